@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses versions of Airflow that came later. The metadata does so too, which pip can be told to ignore."""
+"""Refuses versions of Airflow that came later. The metadata does so too, but pip can ignore metadata."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from airflow.version import version as airflow_version
 from packaging.version import Version
 
 UNSUPPORTED: Final = Version("3.4")
-"""The first release that is refused. Its betas come before it, and are run by ``./breeze testing compat``."""
+"""The first release that is refused. Betas come before the release; ``./breeze testing compat`` runs them."""
 
 
 def refuse_unsupported() -> None:
     """
     Refuse an Airflow that is newer than the supported ones.
 
-    :raises RuntimeError: if it is
+    :raises RuntimeError: if Airflow is newer
     """
     if Version(airflow_version) >= UNSUPPORTED:
         raise RuntimeError(

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""How long to wait before the next attempt, as data."""
+"""Delays before the next attempt, as data."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Backoff:
     """Whether the second attempt follows at once, and the third after the initial delay."""
     jitter: float = 1.0
     """Share of the delay that is random: 0 is none, 1 is any delay between 0 and the full one. Without
-    jitter, all that failed together comes back together."""
+    jitter, attempts that failed together are repeated together."""
 
     def __post_init__(self) -> None:
         """
         Refuse numbers that make no delay.
 
-        :raises ValueError: naming the field and what is allowed
+        :raises ValueError: with the field and its allowed values
         """
         if not 0 <= self.initial <= self.maximum < float("inf"):
             raise ValueError(f"backoff: 0 <= initial <= maximum, got {self.initial} and {self.maximum}")

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Why the state of a task changed. The value is made where the failure is seen, and passed on from there.
+Reasons for which the state of a task changes. The process that notices the failure makes the value.
 
 The names are those of AIP-97. Some reasons of launch failures are not in its list.
 
@@ -17,7 +17,7 @@ from typing import Any
 
 
 class StateChangeCategory(StrEnum):
-    """Who has to do something about it."""
+    """Kinds of state changes, by who has to act."""
 
     INFRASTRUCTURE = "INFRASTRUCTURE"
     """The platform failed; the same work would succeed elsewhere or later."""
@@ -26,16 +26,16 @@ class StateChangeCategory(StrEnum):
     TIMEOUT = "TIMEOUT"
     """A time limit was reached."""
     USER_ACTION = "USER_ACTION"
-    """A person asked for it."""
+    """A person asked for the change."""
 
 
 class StateChangeReason(StrEnum):
-    """What happened, in words that do not depend on the platform."""
+    """Reasons of state changes, in words that do not depend on the platform."""
 
     WORKER_TERMINATION = "WORKER_TERMINATION"
     """The worker was terminated: by a drain, a preemption, an eviction or a deletion."""
     WORKER_LOST = "WORKER_LOST"
-    """The worker is gone, and nobody says why."""
+    """The worker is gone for an unknown reason."""
     RESOURCE_EXHAUSTION = "RESOURCE_EXHAUSTION"
     DB_CONNECTION_ERROR = "DB_CONNECTION_ERROR"
     """The worker could not reach Airflow."""
@@ -62,7 +62,7 @@ class StateChangeReason(StrEnum):
 
 
 class ContextSource(StrEnum):
-    """Who noticed it."""
+    """Components that notice a state change."""
 
     WORKER = "WORKER"
     EXECUTOR = "EXECUTOR"
@@ -72,9 +72,9 @@ class ContextSource(StrEnum):
 
 class MetadataKey(StrEnum):
     """
-    Names of what else may be known about a failure. What is not known is left out.
+    Names of further facts about a failure. Unknown facts have no entry.
 
-    Values are texts, unless it is said otherwise.
+    Values are texts, unless stated otherwise.
     """
 
     POD = "pod"
@@ -98,40 +98,41 @@ class MetadataKey(StrEnum):
     CONTAINER = "container"
     """Name of the container that decides why the pod failed."""
     CONTAINER_TYPE = "container_type"
-    """What that container is: `worker`, `init` or `sidecar`."""
+    """Type of that container: `worker`, `init` or `sidecar`."""
     CONTAINER_REASON = "container_reason"
-    """Reason for which that container ended, or does not start."""
+    """Reason of that container's state, terminated or waiting."""
     EXIT_CODE = "exit_code"
     """Exit code of that container: an integer."""
     SIGNAL = "signal"
     """Number of the signal that ended that container: an integer."""
     MESSAGE = "message"
-    """What that container has said, else what the condition or the exception says; it may be cut."""
+    """Message of that container, else of the condition or the exception; a long message is cut."""
     CAUSE = "cause"
     """Row of the table of causes."""
     LAUNCH = "launch"
-    """Which launch of its try the worker was: an integer, from 1."""
+    """Number of the launch in its try: an integer, from 1."""
     INFRASTRUCTURE_ATTEMPT = "infrastructure_attempt"
-    """Which run of its try the worker's was: an integer, 1 more for each infrastructure retry, from 1."""
+    """Number of the run in its try: an integer, from 1, 1 more for each infrastructure retry."""
     EXCEPTION = "exception"
     """Type of the exception that ended the task, with its module."""
     STATE = "state"
-    """State that somebody has given the task instance; `removed` if it is gone."""
+    """State that a person has given the task instance; `removed` for a task instance that is gone."""
 
 
 VERSION = 1
-"""Version of what :meth:`ExecutionContext.to_dict` returns. A name that is added does not change it."""
+"""Version of what :meth:`ExecutionContext.to_dict` returns. A name that is added does not change the
+version."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """Why a task's state changed."""
+    """The reason for which a task's state changed."""
 
     category: StateChangeCategory
     reason: StateChangeReason
     source: ContextSource
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else is known, JSON-serialisable. The names are those of :class:`MetadataKey`."""
+    """Further facts, JSON-serialisable. The names are those of :class:`MetadataKey`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the context as JSON has it."""
@@ -148,10 +149,10 @@ class ExecutionContext:
         """
         Read what :meth:`to_dict` has returned.
 
-        Without a version it is the first one. A newer one is read if its category, reason and source are
-        known here; what has been added to it is left out.
+        Fields without a version are of the first one. A newer version is read if category, reason and source
+        are known here; its additional fields are ignored.
 
-        :raises ValueError: if it is anything else
+        :raises ValueError: if the fields are no execution context
         """
         try:
             if int(fields.get("version", VERSION)) < 1:

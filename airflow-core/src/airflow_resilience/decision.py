@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about a failure: a frozen value. The policy engine returns it, and the executor acts on it."""
+"""Decision about a failure: a frozen value that the policy engine returns, and the executor acts on."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ UNLIMITED = -1
 """Value of a limit that is never reached."""
 
 NO_POLICY = "-"
-"""The policy of a decision that no policy has made. It counts against no limit."""
+"""Policy of a decision that no policy has made. The decision counts against no limit."""
 
 LONGEST_DELAY = 366 * 86_400.0
-"""Seconds: a year. More means "never", and a date that far away overflows."""
+"""Seconds: a year. A longer delay means "never", and its date overflows."""
 
 
 class Action(StrEnum):
-    """What becomes of a task whose worker failed."""
+    """Actions for a task whose worker failed."""
 
     RELAUNCH = "relaunch"
     """Another worker, at the infrastructure's cost: the task's own retries are not touched."""
     COUNT = "count"
     """The failure counts: Airflow retries or fails the task as its author asked."""
     FAIL = "fail"
-    """The task fails for good, whatever retries it has left."""
+    """The task fails for good, without its remaining retries."""
 
 
 class AvoidNode(StrEnum):
-    """Whether the next worker stays away from the node of the one that failed."""
+    """Modes of avoiding the failed worker's node."""
 
     NONE = "none"
     PREFER = "prefer"
-    """It goes there only if there is no other node for it."""
+    """The next worker uses that node only if no other node fits."""
     REQUIRE = "require"
-    """It waits rather than go there, for ever if need be."""
+    """The next worker never uses that node, and stays Pending if no other node fits."""
 
 
 class BudgetUse(NamedTuple):
-    """How much of a budget is used."""
+    """The used part of a budget."""
 
     used: int
     allowed: int | None
-    """None if there is no limit, or it is not known."""
+    """None for no limit, or an unknown limit."""
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any] | None) -> BudgetUse | None:
         """
-        Read what :meth:`Decision.to_dict` has returned; None is nothing.
+        Read the field of :meth:`Decision.to_dict`; None stands for no budget.
 
-        :raises KeyError, TypeError, ValueError: if it is anything else
+        :raises KeyError, TypeError, ValueError: if the fields are no use of a budget
         """
         if fields is None:
             return None
@@ -64,23 +64,23 @@ class BudgetUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do, and a sentence for the log that explains it."""
+    """An action, and a sentence for the log that explains the action."""
 
     action: Action
     policy: str
     """Name of the policy that decided."""
     rule: str
-    """Name of the rule that decided, or of what stands for one, such as ``defaultAction``."""
+    """Name of the rule that decided, or of its substitute, such as ``defaultAction``."""
     explanation: str
     delay: float = 0.0
     """Seconds before the next worker is launched, a year at most; 0 unless the action is a relaunch."""
     avoid_node: AvoidNode = AvoidNode.NONE
     mutation: Mutation | None = None
-    """What the next launch has that the one before had not; None if nothing is changed."""
+    """Changes of the next launch; None for no changes."""
     budget: BudgetUse | None = None
-    """Relaunches of the try, this one among them, and how many it may have; None if no limit was asked."""
+    """Relaunches of the try with this one, and their limit; None if no limit was asked."""
     ran_out: bool = False
-    """Whether a rule would have had the task launched again, and no budget was left for it."""
+    """Whether a rule asked for a relaunch, and the budget was exhausted."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delay", min(LONGEST_DELAY, max(0.0, self.delay)))

@@ -3,9 +3,9 @@
 """
 The durable count of failed workers: one row of Airflow's own audit log for each of them.
 
-A row is written before anything is done about the failure, and has the identity of the worker that failed.
-The same failure may be seen again: an event is replayed, a scheduler restarts, a second one takes over. It
-then finds its row, and is neither counted nor decided twice. The task's *Audit Log* tab shows the rows.
+A row is written before any action about the failure, and has the identity of the worker that failed. The same
+failure may be seen again: an event is replayed, a scheduler restarts, a second one takes over. The row then
+keeps the failure from being counted or decided twice. The task's *Audit Log* tab shows the rows.
 
 A worker that failed before its task ran, and one that was lost while it ran, are counted apart: each kind
 has an event of its own. A row may say that it counts as one of the other kind. A task instance that runs
@@ -40,22 +40,23 @@ LAUNCH_FAILURE_EVENT = "pod launch failed"
 EXECUTION_FAILURE_EVENT = "pod execution failed"
 """``Log.event`` of a ledger row about a task that was running."""
 LAUNCH_HELD_EVENT = "pod launch held"
-"""``Log.event`` of a row about a launch that is held back. It is for people: nothing is counted by it."""
+"""``Log.event`` of a row about a launch that is held back. The row is for people: nothing is counted by
+it."""
 
 _EVENTS = {Phase.LAUNCH: LAUNCH_FAILURE_EVENT, Phase.EXECUTION: EXECUTION_FAILURE_EVENT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One failed worker, why it failed, and what was decided about it."""
+    """A failed worker, the reason of its failure, and the decision."""
 
     ti_id: str
     """The task instance's UUID. A cleared task instance has a new one, so its count begins anew."""
     worker_uid: str
-    """Identity of the worker that failed. It is never used twice (for Kubernetes: the pod's UID)."""
+    """Identity of the worker that failed. An identity is never used twice (for Kubernetes: the pod's UID)."""
     worker_name: str
     launch: int
-    """Which launch of its try the worker was, from 1."""
+    """Number of the launch in its try, from 1."""
     reason: str
     """The platform's own word for the failure."""
     context: ExecutionContext
@@ -63,19 +64,19 @@ class LedgerEntry:
     due: datetime | None = None
     """When the next launch may be made, with a time zone; None if there is none to come."""
     phase: Phase = Phase.LAUNCH
-    """How far the task had come. It says which event the row has."""
+    """Phase of the task, which determines the event of the row."""
     next_ti_id: str | None = None
-    """The task instance's UUID from now on, if it was running and runs again; else None."""
+    """UUID of a running task instance for its next run; None if there is no next run, or was none before."""
     dependency: Dependency | None = None
-    """What was not available to the launch; None if the cause names nothing that launches share."""
+    """Dependency that was not available to the launch; None if the cause names no shared dependency."""
     away_since: datetime | None = None
-    """Since when that dependency was away, with a time zone; None if no outage was known."""
+    """Begin of that dependency's outage, with a time zone; None if no outage was known."""
     node_is_suspect: bool = False
-    """Whether its node is suspect from this failure on, so that all launches prefer others."""
+    """Whether the node is suspect from this failure on: all launches prefer other nodes."""
 
     @property
     def was_pending(self) -> bool:
-        """Whether the worker could still start when it was given up."""
+        """Whether the worker could still start at the time of this failure."""
         metadata = self.context.metadata
         # A pod is Pending for as long as one of its containers has never run, also when its worker has ended.
         return metadata.get(MetadataKey.PHASE) == "Pending" and MetadataKey.EXIT_CODE not in metadata
@@ -102,7 +103,7 @@ class LedgerEntry:
 
     @classmethod
     def from_json(cls, text: str | None) -> LedgerEntry | None:
-        """Read ``Log.extra`` back; None if it is not a ledger entry (somebody else's row)."""
+        """Read ``Log.extra`` back; None for a row of another component."""
         try:
             fields = json.loads(text or "")
             return cls(
@@ -127,12 +128,12 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLaunch:
-    """A launch that is held back, and why."""
+    """A held launch and the dependency for which it is held."""
 
     ti_id: str
     """The task instance's UUID."""
     dependency: Dependency
-    """What it needs, and is away."""
+    """The unavailable dependency."""
     away_since: datetime
     """With a time zone."""
 
@@ -148,7 +149,7 @@ class HeldLaunch:
 
     @classmethod
     def from_json(cls, text: str | None) -> HeldLaunch | None:
-        """Read ``Log.extra`` back; None if it is of another version."""
+        """Read ``Log.extra`` back; None for a row of another version."""
         try:
             fields = json.loads(text or "")
             return cls(
@@ -164,7 +165,8 @@ class LaunchHistory:
     """
     Ledger entries of one try, oldest first.
 
-    :param phase: which of them count: failed launches, or losses of the worker while the task was running
+    :param phase: kind of entries that count: failed launches, or losses of the worker while the task was
+        running
     """
 
     def __init__(self, phase: Phase = Phase.LAUNCH) -> None:
@@ -173,17 +175,17 @@ class LaunchHistory:
 
     @property
     def decisions(self) -> list[Decision]:
-        """What was decided about each of the failures that count."""
+        """Decisions about the failures that count."""
         return [entry.decision for entry in self.entries if entry.phase is self._phase]
 
     @property
     def relaunches(self) -> int:
-        """How many of these failures were answered with a relaunch."""
+        """Number of relaunches that followed these failures."""
         return sum(decision.action is Action.RELAUNCH for decision in self.decisions)
 
     @property
     def mutations(self) -> list[Mutation]:
-        """What was decided to change in later launches, whichever failures count."""
+        """Changes of later launches, from all entries."""
         return [entry.decision.mutation for entry in self.entries if entry.decision.mutation]
 
     @property
@@ -193,30 +195,30 @@ class LaunchHistory:
 
     def add(self, entry: LedgerEntry) -> None:
         """
-        Add a failure. A worker fails once: a later entry about it replaces an earlier one.
+        Add a failure. A worker fails once: a later entry about the worker replaces the earlier one.
 
-        A later entry is written if a worker was given up on, but started before it was replaced.
+        A later entry is written about a worker that was given up, but started before its replacement.
         """
         if earlier := self.of_worker(entry.worker_uid):
             self.forget(earlier)
         self.entries.append(entry)
 
     def forget(self, entry: LedgerEntry) -> None:
-        """Remove an entry, so that it does not count."""
+        """Remove an entry from the count."""
         self.entries.remove(entry)
 
     def of_worker(self, worker_uid: str) -> LedgerEntry | None:
-        """Return the entry about that worker, if its failure has been decided before."""
+        """Return the entry about a worker; None if the ledger has none."""
         return next((entry for entry in self.entries if entry.worker_uid == worker_uid), None)
 
 
 class Histories(NamedTuple):
-    """What the ledger says about one try."""
+    """The ledger's entries about one try."""
 
     launches: LaunchHistory
     """Its failed launches since its task process last started."""
     whole_try: LaunchHistory
-    """All of its failures; those count that were losses of its worker while it ran."""
+    """All of its failures; only losses of the running worker count."""
 
 
 class _Row(NamedTuple):
@@ -224,22 +226,22 @@ class _Row(NamedTuple):
 
     event: str
     entry: LedgerEntry | None
-    """None: a start, or a row of somebody else."""
+    """None for a start, and for a row of another component."""
 
 
 def read_histories(
     ti_ids: Mapping[TaskInstanceKey, str], *, until: str | None = None, session: Session
 ) -> dict[TaskInstanceKey, Histories]:
     """
-    Read what the ledger says about each try, with one query.
+    Read the ledger's entries about each try, with one query.
 
     Losses of running tasks count however often the task process has started: each loss has replaced the task
-    instance's UUID, and the rows lead from each of these UUIDs to the next one. A task instance that was
-    cleared has a UUID to which none of them leads, so its count begins anew.
+    instance's UUID, and the rows lead from each of these UUIDs to the next one. The UUID of a cleared task
+    instance has no such row, so its count begins anew.
 
     :param ti_ids: the tries to look up, each with its task instance's present UUID
-    :param until: UID of a worker: of its launches, what has come after its failure is left out, starts too;
-        None for nothing
+    :param until: UID of a worker: rows after its failure, starts too, are ignored for its launches; None for
+        all rows
     :param session: session to read with
     """
     rows = _read(ti_ids, session)
@@ -293,7 +295,7 @@ def _whole_try(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
 
 def record(entries: Collection[tuple[TaskInstanceKey, LedgerEntry]], *, session: Session) -> None:
     """
-    Add failed workers to the ledger, with one statement. They count once the caller has committed.
+    Add failed workers to the ledger, with one statement. The entries count once the caller has committed.
 
     The caller holds the row locks of the task instances. Otherwise two schedulers could record one failure.
 
@@ -305,7 +307,7 @@ def record(entries: Collection[tuple[TaskInstanceKey, LedgerEntry]], *, session:
 
 def record_held(held: Iterable[tuple[TaskInstanceKey, HeldLaunch]], *, session: Session) -> None:
     """
-    Write down which launches are held back, with one statement.
+    Record held launches, with one statement.
 
     :param held: each with its try
     :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take one of them

@@ -1,14 +1,13 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What people ask the audit log: the failures of a time, and everything about one task instance.
+Queries of the audit log for people: the failures of a period, and everything about one task instance.
 
-The ledger has the workers that the platform took, and others that have failed. Tasks that have failed
-without that are in rows of their own, and are counted by themselves.
+The ledger has failed workers. Tasks that failed without losing a worker have rows and a count of their own.
 
-Every query is bounded, and its result says whether something was left out. The indexes are Airflow's own:
+Every query is bounded, and its result says whether rows are missing. The indexes are Airflow's own:
 ``idx_log_dttm`` and ``idx_log_event`` for a time, ``idx_log_task_instance`` for a task instance, and the
-unique keys of ``task_instance`` and ``task_instance_history``. They are the same in Airflow 3.1 to 3.3.
+unique keys of ``task_instance`` and ``task_instance_history``. Airflow 3.1 to 3.3 have the same indexes.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ LEDGER_EVENTS = (LAUNCH_FAILURE_EVENT, EXECUTION_FAILURE_EVENT)
 """``Log.event`` of the ledger's rows."""
 
 FAILURE_EVENTS = (*LEDGER_EVENTS, TASK_FAILURE_EVENT)
-"""``Log.event`` of the rows that say why something has failed."""
+"""``Log.event`` of all rows about failures."""
 
 OUTAGE_MEMORY = timedelta(minutes=10)
-"""For how long a failure tells of an outage: a probe fails at least every other minute."""
+"""Age up to which a failure proves an outage: a probe fails at least every other minute."""
 
 _STUCK_EVENT = "stuck in queued tries exceeded"
-"""``Log.event`` of Airflow's own row, which it writes before it fails a try that was queued for too long."""
+"""``Log.event`` of Airflow's own row about a try that was queued for too long; the try fails next."""
 
 _WAITING = frozenset({TaskInstanceState.SCHEDULED.value, TaskInstanceState.QUEUED.value})
 _BEGUN = frozenset({TaskInstanceState.RUNNING.value, TaskInstanceState.SUCCESS.value})
@@ -69,59 +68,59 @@ _WORKER_EVENTS = (
     TaskInstanceState.DEFERRED.value,
     "awaiting_input",  # no member of TaskInstanceState before Airflow 3.3
 )
-"""What a worker reports of itself. Airflow's API server writes it to the audit log, from 3.2 on."""
+"""States that a worker reports. Airflow's API server writes them to the audit log, from 3.2 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedFailure:
-    """A failed worker as the ledger has it, and what has become of its try since."""
+    """A failed worker as the ledger has it, and the present state of its try."""
 
     row_id: int
-    """Of the row in the audit log. A later failure of a try has a higher one."""
+    """Of the row in the audit log. A later failure of a try has a higher id."""
     at: datetime
-    """When it was settled, with a time zone."""
+    """Time of the decision, with a time zone."""
     key: TaskInstanceKey
     entry: LedgerEntry
     try_state: str | None
-    """State of the try: of its end, or as it is now. None if it is to be scheduled, or is not there."""
+    """State of the try: of its end, or the present one. None for a try to be scheduled, or a removed one."""
     was_stuck: bool = False
-    """Whether Airflow has failed the try in the end, which was queued for too long each time."""
+    """Whether Airflow has failed the try, queued for too long each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFailure:
-    """A task that has failed, though not because a worker was lost, and why."""
+    """A task that has failed without losing its worker, and the reason."""
 
     at: datetime
-    """When it was written down, with a time zone."""
+    """Time of the row, with a time zone."""
     key: TaskInstanceKey
     context: ExecutionContext
 
 
 @dataclass(frozen=True, slots=True)
 class Failures(Generic[F]):
-    """The failures of a time."""
+    """The failures of a period."""
 
     found: Sequence[F]
     """Newest first."""
     is_cut: bool
-    """Whether there are older ones in that time, which are left out."""
+    """Whether older failures of the period are missing."""
     unreadable: int
-    """Rows that are not of this version, and are left out."""
+    """Number of rows of another version, which are missing."""
 
 
 class WorkerEvent(NamedTuple):
-    """One row of the audit log about a task instance."""
+    """A row of the audit log about a task instance."""
 
     at: datetime | None
     try_number: int
     event: str
     entry: LedgerEntry | None
-    """What the ledger says, if the row is the ledger's."""
+    """Entry of the ledger; None for another row."""
     context: ExecutionContext | None = None
-    """Why the task has failed, if the row says that and is not the ledger's."""
+    """Context of a failure without a lost worker; None for another row."""
     held: HeldLaunch | None = None
-    """Why its launch is held back, if the row says that."""
+    """The held launch; None for another row."""
 
 
 class TryRow(NamedTuple):
@@ -130,22 +129,22 @@ class TryRow(NamedTuple):
     try_number: int
     state: str | None
     hostname: str | None
-    """Of its last worker; empty or None if none has started."""
+    """Of its last worker; empty or None before the first start."""
     started_at: datetime | None
     ended_at: datetime | None
     max_tries: int | None
 
 
 class RecordedOutage(NamedTuple):
-    """What is away, as rows tell."""
+    """An outage, as rows of the audit log show it."""
 
     dependency: Dependency
     since: datetime
     """With a time zone."""
     held: int
-    """Task instances whose launches are held for it."""
+    """Number of task instances with held launches."""
     context: ExecutionContext
-    """Why a launch has failed last for it."""
+    """Context of the newest launch failure."""
 
 
 class TaskInstanceEvents(NamedTuple):
@@ -154,20 +153,20 @@ class TaskInstanceEvents(NamedTuple):
     events: Sequence[WorkerEvent]
     """Oldest first."""
     past: Sequence[TryRow]
-    """Tries that have ended and were followed by another, or will be."""
+    """Ended tries before the present one."""
     present: TryRow
     is_cut: bool
-    """Whether there are older events, which are left out."""
+    """Whether older events are missing."""
 
 
 def read_failures(
     since: datetime, until: datetime, *, dag_ids: Collection[str] | None, limit: int, session: Session
 ) -> Failures[RecordedFailure]:
     """
-    Read the newest failures of workers in a time.
+    Read the newest failures of workers in a period.
 
-    :param since: with a time zone; it is part of that time
-    :param until: with a time zone; it is not
+    :param since: with a time zone, inclusive
+    :param until: with a time zone, exclusive
     :param dag_ids: of which Dags; None for all
     :param limit: how many rows at most
     """
@@ -189,10 +188,10 @@ def read_failures(
 
 def find_outages(failures: Iterable[RecordedFailure]) -> dict[Dependency, LedgerEntry]:
     """
-    Return what is away, each with the newest failure for it, as far as failures tell.
+    Return unavailable dependencies, each with its newest failure.
 
-    The newest failure of a try that still matters says so, if the try has not gone on since. A scheduler that
-    does not know of an outage yet says nothing of it.
+    A dependency is unavailable if the try of its newest conclusive failure still waits. A failure without a
+    known outage is conclusive only after its try has begun.
 
     :param failures: those of the last :data:`OUTAGE_MEMORY`, newest first
     """
@@ -210,10 +209,10 @@ def read_outages(
     at: datetime, *, dag_ids: Collection[str] | None, limit: int, session: Session
 ) -> list[RecordedOutage]:
     """
-    Read what is away, and how many launches are held for it, the most first.
+    Read the outages, with the number of held launches, most held launches first.
 
-    :param at: that time, with a time zone
-    :param dag_ids: what launches of these Dags tell; None for all
+    :param at: present time, with a time zone
+    :param dag_ids: only failures of these Dags; None for all
     :param limit: how many rows at most
     """
     failures = read_failures(at - OUTAGE_MEMORY, at, dag_ids=dag_ids, limit=limit, session=session)
@@ -238,7 +237,7 @@ def read_outages(
 def read_task_failures(
     since: datetime, until: datetime, *, dag_ids: Collection[str] | None, limit: int, session: Session
 ) -> Failures[TaskFailure]:
-    """Read the newest failures of tasks in a time that lost no worker, as :func:`read_failures` does."""
+    """Read the newest failures of tasks without a lost worker, as :func:`read_failures` does."""
     rows = session.execute(_newest((TASK_FAILURE_EVENT,), since, until, dag_ids, limit)).all()
     read = [
         TaskFailure(at=item[1], key=TaskInstanceKey(*item[2:7]), context=stored.context)
@@ -252,7 +251,7 @@ def read_task_instance(
     dag_id: str, run_id: str, task_id: str, map_index: int, *, limit: int, session: Session
 ) -> TaskInstanceEvents | None:
     """
-    Read everything about the launches of a task instance; None if there is no such task instance.
+    Read everything about the launches of a task instance; None without such a task instance.
 
     :param map_index: -1 for a task that is not mapped
     :param limit: how many rows of the audit log at most, the newest ones
@@ -282,9 +281,9 @@ def read_task_instance(
 
 def read_row(event: str, extra: str | None) -> LedgerEntry | StoredContext | None:
     """
-    Read what a row says about a failure.
+    Read a row about a failure.
 
-    :return: an entry of the ledger, or why a task has failed that lost no worker; None for rows about
+    :return: an entry of the ledger, or the context of a failure without a lost worker; None for rows about
         something else, and of another version
     """
     if event == TASK_FAILURE_EVENT:
@@ -304,23 +303,23 @@ def _worker_event(at: datetime | None, try_number: int, event: str, extra: str |
 @lru_cache(maxsize=4_096)
 def _read_entry(extra: str | None) -> LedgerEntry | None:
     """
-    Read a row, once for several answers: rows do not change, and nobody changes an entry.
+    Read a row once for several answers: rows and entries do not change.
 
-    That is two thirds of the processor time of an answer about thousands of failures.
+    Reading takes two thirds of the processor time of an answer about thousands of failures.
     """
     return LedgerEntry.from_json(extra)
 
 
 @lru_cache(maxsize=4_096)
 def _read_stored(extra: str | None) -> StoredContext | None:
-    """Read a row, once for several answers, as the ledger's are."""
+    """Read a row once for several answers."""
     return StoredContext.from_json(extra)
 
 
 def _newest(
     events: Collection[str], since: datetime, until: datetime, dag_ids: Collection[str] | None, limit: int
 ) -> Any:
-    """Select the newest rows of a time, and one more than may be shown."""
+    """Select the newest rows of a period, and one more than the limit."""
     conditions: list[ColumnElement[bool]] = [
         Log.event.in_(events),
         Log.dttm >= since,
@@ -342,7 +341,7 @@ def _with_states(
     limit: int,
     session: Session,
 ) -> Sequence[Any]:
-    """Return the newest rows of a time, and one more, each with the state of its try."""
+    """Return the newest rows of a period, and one more, each with the state of its try."""
     row = _newest(events, since, until, dag_ids, limit).subquery().c
     stuck = exists().where(*is_try(Log, row), Log.event == _STUCK_EVENT)
     query = select(*row, _state_of_try(row), stuck).order_by(row.dttm.desc(), row.id.desc())
@@ -351,7 +350,7 @@ def _with_states(
 
 def _state_of_try(row: Any) -> ColumnElement[str | None]:
     """
-    Return the state of a row's try, if its task instance is still there.
+    Return the state of a row's try; None without its task instance.
 
     As scalars, and not as a join: each is a look-up by a unique key, for a bounded number of rows, where a
     plan for a join may read the table of all task instances.

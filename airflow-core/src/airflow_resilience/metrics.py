@@ -3,13 +3,14 @@
 """
 Counters of failures, with the names of AIP-97, through Airflow's own ``Stats``.
 
-Each failure is counted once, by the process that Airflow notifies first: a worker counts
-what its task has done, the API server what people have done, and the scheduler what executors and itself have
-noticed. A task that is launched again in the same try has not failed. One that waits for its next try has, as
+Each failure is counted once, by the process that Airflow notifies first: a worker counts failures of its
+task, the API server actions of people, and the scheduler failures that executors or itself have noticed. A
+task that is launched again in the same try has not failed. A task that waits for its next try has failed, as
 in Airflow's own ``ti_failures``.
 
-A tag has few values, apart from ``dag_id``, which has one for each Dag. They are of letters, digits and
-``_-.``: with any other character, Airflow drops the metric where StatsD gets tags in the format of InfluxDB.
+A tag has few values, apart from ``dag_id``, which has one for each Dag. Values have letters, digits and
+``_-.`` only: with another character, Airflow omits the metric where StatsD gets tags in the format of
+InfluxDB.
 
 .. seealso:: https://cwiki.apache.org/confluence/display/AIRFLOW/AIP-97+Infrastructure-Aware+Task+Execution+and+Context+Propagation
 """
@@ -34,7 +35,7 @@ def stats(*, in_worker: bool = False) -> Any:
     Return Airflow's ``Stats`` that is set up in this process.
 
     Since Airflow 3.2 there are two. The provider ``common.compat`` knows that of workers only, which nothing
-    sets up in a scheduler of Airflow 3.2: what it is given there is lost.
+    sets up in a scheduler of Airflow 3.2: metrics are lost there.
 
     :param in_worker: whether this process runs a task
     """
@@ -54,7 +55,7 @@ def stats(*, in_worker: bool = False) -> Any:
 @dataclass(frozen=True, slots=True)
 class _Metric:
     name: str
-    """As it is given to Airflow, which puts its prefix before it."""
+    """Name without Airflow's prefix."""
     tags: tuple[str, ...]
     """Names of its tags."""
     description: str
@@ -65,7 +66,7 @@ class Counter(_Metric):
     """A metric that counts."""
 
     def count(self, *, in_worker: bool = False, **tags: object) -> None:
-        """Count one. If that fails, it costs a line in the log."""
+        """Add one; a failure to count is only logged."""
         try:
             stats(in_worker=in_worker).incr(self.name, tags={name: str(tags[name]) for name in self.tags})
         except Exception:
@@ -81,9 +82,9 @@ class Gauge(_Metric):
 
     def set(self, value: float, *, of: object, **tags: object) -> None:
         """
-        Set a share of the value. If that fails, it costs a line in the log.
+        Set a share of the value; a failure to set is only logged.
 
-        :param of: whose share it is: a scheduler may have an executor for each team
+        :param of: owner of the share: a scheduler may have an executor for each team
         """
         named = {name: str(tags[name]) for name in self.tags}
         shares = _shares.setdefault((self.name, *named.values()), WeakKeyDictionary())
@@ -123,7 +124,7 @@ COUNTERS: Final = (
     INFRASTRUCTURE_RETRY,
     BUDGET_EXHAUSTED,
 )
-"""All that is counted here."""
+"""All counters of this module."""
 
 _BY_CATEGORY: Final = {
     StateChangeCategory.INFRASTRUCTURE: FAILED_BY_INFRASTRUCTURE,
@@ -138,8 +139,7 @@ def count_failure(context: ExecutionContext, dag_id: str, *, in_worker: bool) ->
     """
     Count a failure of which Airflow notifies its listeners.
 
-    :param in_worker: whether this process runs the task. It does not count what others have done to it: they
-        do
+    :param in_worker: whether this process runs the task; it counts only failures that it has caused
     """
     if in_worker and context.source is not ContextSource.WORKER:
         return
@@ -158,8 +158,8 @@ def count_infrastructure_retry(context: ExecutionContext, dag_id: str, attempt: 
     """
     Count a relaunch that the infrastructure budget pays for.
 
-    :param context: why the worker before it was lost
-    :param attempt: which infrastructure retry of its try it is, from 1
+    :param context: context of the worker's loss
+    :param attempt: number of the infrastructure retry in its try, from 1
     """
     shown = attempt if attempt < LAST_ATTEMPT else f"{LAST_ATTEMPT}_or_more"
     INFRASTRUCTURE_RETRY.count(reason=context.reason, dag_id=dag_id, attempt=shown)

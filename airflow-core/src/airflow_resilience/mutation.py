@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What a retry policy changes in the launches that follow a failure. Data only.
+Changes of a retry policy to the launches that follow a failure. Data only.
 
 .. seealso:: https://github.com/armadaproject/armada/blob/master/docs/retry_policies.md, which has ``mutate``
 """
@@ -14,29 +14,29 @@ from typing import Any, NamedTuple
 
 
 class MemoryIncrease(NamedTuple):
-    """How much more memory a worker gets than the one before had."""
+    """More memory for the next worker."""
 
     factor: float
     """Above 1."""
     limit: str
-    """The most that is asked for, as a quantity of Kubernetes (``16Gi``)."""
+    """The largest memory, as a quantity of Kubernetes (``16Gi``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """What all launches have that follow in the same try, and that the launches before had not."""
+    """Changes for all further launches of the same try."""
 
     memory: MemoryIncrease | None = None
-    """None leaves it as it was."""
+    """None for no change."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    """Labels of nodes. Other labels that a pod selects by stay."""
+    """Labels of nodes. Other labels of the pod's node selector remain."""
     tolerations: tuple[Mapping[str, Any], ...] = ()
-    """Each with the names of Kubernetes. Those that a pod has stay."""
+    """Each with the names of Kubernetes. The pod's own tolerations remain."""
     priority_class_name: str | None = None
-    """None leaves the pod's own."""
+    """None for the pod's own."""
 
     def __str__(self) -> str:
-        """Return what is changed: ``memory times 1.5, 16Gi at most; nodeSelector pool=large``."""
+        """Return the changes: ``memory times 1.5, 16Gi at most; nodeSelector pool=large``."""
         changes: list[str] = []
         if self.memory:
             changes.append(f"memory times {self.memory.factor:g}, {self.memory.limit} at most")

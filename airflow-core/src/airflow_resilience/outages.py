@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Outages of what launches depend on, learnt from what several launches say together.
+Outages of dependencies of launches, learnt from several launches together.
 
-An outage is like an open circuit breaker: launches are held back, one probe at a time is made, and the first
-launch that gets through lets the others go. Pure: time is handed in, and the caller makes the launches.
+An outage is like an open circuit breaker: launches are held, one probe at a time is made, and the first
+successful launch releases the others. Pure: the caller passes the time, and makes the launches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST_PROBE_INTERVAL: Final = 120.0
 """Seconds between two probes, at least and at most."""
 
 PROBE_SHARE: Final = 0.1
-"""The interval between two probes, as a share of the outage's age: nothing is held for much longer than the
+"""The interval between two probes, as a share of the outage's age: no launch is held for much longer than the
 outage lasts."""
 
 PROBE_TIMEOUT: Final = 300.0
@@ -35,11 +35,11 @@ WATCHED_AFTER: Final = 60.0
 
 
 _LAST_DOUBLING = 30
-# Seconds, after which a billion launches could have gone.
+# Seconds, after which a billion launches could have been released.
 
 
 class DependencyKind(StrEnum):
-    """A kind of thing that launches depend on."""
+    """Kinds of dependencies of launches."""
 
     REGISTRY = "registry"
     """An image registry, by its host."""
@@ -52,7 +52,7 @@ class DependencyKind(StrEnum):
 
 
 class Dependency(NamedTuple):
-    """What a launch depends on, besides a node."""
+    """A dependency of launches, besides nodes."""
 
     kind: DependencyKind
     name: str = ""
@@ -67,50 +67,51 @@ class Dependency(NamedTuple):
         """
         Read what :meth:`__str__` has returned.
 
-        :raises ValueError: if the kind is not known
+        :raises ValueError: if the kind is unknown
         """
         kind, _, name = text.partition("/")
         return cls(DependencyKind(kind), name)
 
 
 class OutageState(StrEnum):
-    """How a dependency does, as far as launches tell."""
+    """States of a dependency, as launches show them."""
 
     SUSPECTED = "suspected"
-    """Launches have failed for it, fewer than it takes. Retry policies decide about them."""
+    """Fewer launches than the threshold have failed. Retry policies decide about them."""
     OPEN = "open"
-    """It is away. Launches that need it are held, but for one probe at a time."""
+    """The dependency is unavailable. Launches that need it are held, but for one probe at a time."""
     RECOVERING = "recovering"
-    """A launch has got through. Held launches go at a growing rate, and a failure opens the outage again."""
+    """A launch has succeeded. Held launches are released at a growing rate, and a failure opens the outage
+    again."""
     EXHAUSTED = "exhausted"
-    """It was away for as long as is waited for. Nothing is held, and policies decide about failures, until
-    a launch gets through."""
+    """The longest wait is over. No launch is held, and policies decide about failures until a launch
+    succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutageLimits:
-    """When an outage is assumed, and for how long launches are held."""
+    """Limits for the begin of an outage and for the hold of launches."""
 
     threshold: int
-    """Task instances (of ``airflow-api``: Dags) that have to fail; 0 for never."""
+    """Number of failed task instances (of ``airflow-api``: Dags) that opens an outage; 0 for never."""
     max_wait: float
-    """Seconds without a launch that gets through, after which nothing is held any more."""
+    """Seconds without a successful launch, after which no launch is held any more."""
 
 
 class Outage:
     """
-    What launches have said of one dependency.
+    The state of one dependency, learnt from launches.
 
-    :param now: when the first one has failed. All times are on one monotonic clock, seconds
+    :param now: time of the first failure. All times are on one monotonic clock, seconds
     """
 
     def __init__(self, limits: OutageLimits, now: float) -> None:
         self._limits = limits
         self.state = OutageState.SUSPECTED
         self.since = now
-        """When the first launch has failed after which none has got through."""
+        """Time of the first failure since the last successful launch."""
         self.probe: str | None = None
-        """The id of the launch that is to find out whether the dependency is back."""
+        """Id of the launch that probes the dependency."""
         self._failures: dict[Hashable, float] = {}
         self._last_failure = now
         self._probe_made = now
@@ -121,20 +122,20 @@ class Outage:
 
     @property
     def subjects(self) -> int:
-        """How many task instances (or Dags) have failed lately."""
+        """Number of task instances (or Dags) that have failed lately."""
         return len(self._failures)
 
     @property
     def is_open(self) -> bool:
-        """Whether launches that fail for it are made again at no cost."""
+        """Whether launches that fail for it are repeated at no cost."""
         return self.state in (OutageState.OPEN, OutageState.RECOVERING)
 
     def failed(self, subject: Hashable, launch_id: str, began: float, now: float) -> None:
         """
-        Note that a launch has failed for the dependency.
+        Note the failure of a launch for the dependency.
 
-        :param subject: the task instance, or what else has to be several
-        :param began: when the launch was made
+        :param subject: the task instance, or the Dag: several have to fail
+        :param began: time of the launch
         """
         self._failures = {key: at for key, at in self._failures.items() if now - at <= EVIDENCE_WINDOW}
         self._failures[subject] = self._last_failure = now
@@ -146,7 +147,7 @@ class Outage:
             case OutageState.OPEN if launch_id == self.probe:
                 self.probe = None
                 self._schedule_probe(began, now)
-            # What was made before the first launch got through says nothing new.
+            # A launch from before the first successful one proves nothing new.
             case OutageState.RECOVERING if began >= self._released_since:
                 self.since = now
                 self._open(now)
@@ -154,9 +155,9 @@ class Outage:
 
     def started(self, began: float, now: float) -> None:
         """
-        Note that a launch has got what it needs of the dependency.
+        Note the success of a launch with the dependency.
 
-        :param began: when the launch was made. Before the outage it may have had all that it needs.
+        :param began: time of the launch. A launch from before the outage proves nothing.
         """
         match self.state:
             case OutageState.SUSPECTED:
@@ -167,12 +168,12 @@ class Outage:
                 self._release(OutageState.RECOVERING, now)
 
     def hint(self, now: float) -> None:
-        """Note that the dependency may be back, so that the next probe is made at once."""
+        """Note the possible end of the outage: the next probe is made at once."""
         self._hinted = now
         self._next_probe = min(self._next_probe, now)
 
     def restore(self, since: float, now: float) -> None:
-        """Note that an outage was open a moment ago, as another scheduler has written down."""
+        """Note an open outage that another scheduler has recorded."""
         if self.state is OutageState.SUSPECTED:
             self.since = min(self.since, since)
             if now - self.since < self._limits.max_wait:
@@ -182,10 +183,10 @@ class Outage:
 
     def holds(self, launch_id: str, *, was_released: bool, are_held: bool) -> bool:
         """
-        Whether a launch that needs the dependency has to wait.
+        Say whether a launch that needs the dependency has to wait.
 
-        :param was_released: whether it was held, and is to go
-        :param are_held: whether others wait
+        :param was_released: whether the launch was held and then released
+        :param are_held: whether other launches wait
         """
         match self.state:
             case OutageState.OPEN:
@@ -197,9 +198,9 @@ class Outage:
 
     def may_go(self, held: int, now: float) -> int:
         """
-        Return how many of the held launches may go now.
+        Return how many held launches may be released now.
 
-        The rate doubles, from one a second: a dependency that has just come back is not overrun.
+        The rate doubles, from one a second: a recovering dependency is not overloaded.
         """
         match self.state:
             case OutageState.OPEN:
@@ -211,7 +212,7 @@ class Outage:
                 return held
 
     def go(self, launch_id: str, now: float) -> None:
-        """Note that a held launch goes; while the outage is open, it is the probe."""
+        """Note the release of a held launch; while the outage is open, the launch is the probe."""
         if self.state is OutageState.OPEN:
             self.probe, self._probe_made = launch_id, now
         else:
@@ -219,9 +220,9 @@ class Outage:
 
     def tick(self, held: int, *, probe_lives: bool, now: float) -> bool:
         """
-        Do what is due without a launch; return whether the outage still has to be known.
+        Update the state by the clock; return whether the outage still has to be known.
 
-        :param held: how many launches wait for it
+        :param held: number of launches that wait for the dependency
         :param probe_lives: whether the probe may still start or fail
         """
         if self.probe and not (probe_lives and now - self._probe_made < PROBE_TIMEOUT):
@@ -244,7 +245,7 @@ class Outage:
         self._next_probe = now + PROBE_INTERVAL
 
     def _schedule_probe(self, began: float, now: float) -> None:
-        """Wait for the next probe, unless there was a hint since the launch that has failed was made."""
+        """Schedule the next probe: at once after a hint that is newer than the failed launch."""
         self._next_probe = now if self._hinted >= began else now + self._interval(now)
 
     def _interval(self, now: float) -> float:

@@ -3,8 +3,8 @@
 """
 The rows of tries that have ended, wherever the installed Airflow keeps them.
 
-Up to Airflow 3.3 a task instance has one row, which gets another UUID with each try; that of a try which has
-ended is copied to the history. From 3.4 on each try has a row of its own, and one that has ended is archived.
+Up to Airflow 3.3 a task instance has one row, which gets another UUID with each try; the row of an ended try
+is copied to the history. From 3.4 on each try has a row, and an ended try is archived.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PastTry: Any
 """Model of a try that has ended."""
 
 PAST_TRY_ID: Any
-"""Its column with the UUID that the task instance had in that try."""
+"""Column with the UUID that the task instance had in that try."""
 
 IS_PAST: tuple[ColumnElement[bool], ...]
 """Conditions of a query of :data:`PastTry`."""

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin of Airflow by which it finds what is here: the entry point ``airflow.plugins``."""
+"""The Airflow plugin of this distribution: the entry point ``airflow.plugins``."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ refuse_unsupported()  # Airflow shows it as the plugin's import error
 
 @pass_context
 def previous_failure(context: Context) -> ExecutionContext | None:
-    """Return why the run before this one has ended; None if there was none, or if that is not known."""
+    """Return the context of the end of the previous run; None without one, or if unknown."""
     return reading.previous_failure(context.get_all())
 
 
 class AirflowResiliencePlugin(AirflowPlugin):
-    """Listeners, and macros of templates."""
+    """Listeners, and macros for templates."""
 
     name = "airflow_resilience"
     listeners = [listener]  # noqa: RUF012 - to its base class it is no ClassVar

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Failures that no policy has decided about, in Airflow's audit log: what the task itself, a person or the
-scheduler has done, and tasks for which there was never a pod.
+Failures without a policy's decision, in Airflow's audit log: failures by the task itself, a person or the
+scheduler, and tasks without a pod.
 
-The ledger has the others.
+The ledger has all other failures.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ _CLEARED = ExecutionContext(
     ContextSource.API,
     {MetadataKey.STATE.value: TaskInstanceState.RESTARTING.value},
 )
-"""Of a task that is cleared while it runs; its worker learns the same from Airflow."""
+"""Context of a running task that is cleared; its worker asks Airflow, and gets the same."""
 
 _HEARTBEAT_TIMEOUT = "heartbeat timeout"
-"""``Log.event`` of Airflow's own row, which it writes before it has a task fail."""
+"""``Log.event`` of Airflow's own row about a missing heartbeat; the try fails next."""
 
 
 def record(ti: Any, context: ExecutionContext) -> None:
     """
-    Write down why a task instance has failed, and commit.
+    Record the context of a failed task instance, and commit.
 
     :param ti: the task instance, as a row
     :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take it
     """
-    # Not the session of the task instance: it is in the middle of a transaction of Airflow.
+    # The session of the task instance is in the middle of a transaction of Airflow.
     with create_session(scoped=False) as session:
         _add(ti.key, StoredContext(str(ti.id), ti.try_number, context), session)
 
 
 def record_unlaunched(key: TaskInstanceKey, context: ExecutionContext) -> None:
     """
-    Write down why a task will fail for which no pod could be made, also for its callbacks, and commit.
+    Record why no pod could be made for a task, also for its callbacks, and commit. The task fails next.
 
     :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take it
     """
@@ -72,8 +72,8 @@ def record_unlaunched(key: TaskInstanceKey, context: ExecutionContext) -> None:
         queued = select(TaskInstance.id).where(
             *is_try(TaskInstance, key), TaskInstance.state == TaskInstanceState.QUEUED
         )
-        # Locked: it is neither removed nor launched by another scheduler meanwhile. Whoever has it locked
-        # is not waited for, in the scheduler's loop: the task learns less then.
+        # The lock keeps other schedulers from removing or launching the row. The scheduler's loop does not
+        # wait for a locked row: the reason is then not stored.
         ti_id = session.scalar(with_row_locks(queued, session=session, of=TaskInstance, skip_locked=True))
         if ti_id is None:
             return
@@ -83,19 +83,19 @@ def record_unlaunched(key: TaskInstanceKey, context: ExecutionContext) -> None:
 
 def record_reported(ended: Mapping[TaskInstanceKey, str], *, session: Session) -> None:
     """
-    Write down why tries have failed of which their worker has said it, each once.
+    Record the reasons that workers have stored for failed tries, each once.
 
-    :param ended: tries whose worker has ended, and about which nothing was decided, each with the UUID that
-        its task instance had then
+    :param ended: tries whose worker has ended without a decision, each with the task instance's UUID at that
+        time
     """
     _add_new(_said(ended, session), session)
 
 
 def record_cleared(cleared: Mapping[TaskInstanceKey, str], *, session: Session) -> None:
     """
-    Write down that tries were cleared while they ran, each once, also for listeners and callbacks.
+    Record tries that were cleared while running, each once, also for listeners and callbacks.
 
-    What their worker has said of its end counts. It may have said nothing: it was stopped from outside.
+    A reason that the worker has stored takes precedence. A worker that was killed has stored none.
 
     :param cleared: tries whose worker has ended, each with the UUID that its task instance had until then;
         the task instances' rows are locked
@@ -108,7 +108,7 @@ def record_cleared(cleared: Mapping[TaskInstanceKey, str], *, session: Session) 
 
 
 def _said(ended: Mapping[TaskInstanceKey, str], session: Session) -> dict[TaskInstanceKey, StoredContext]:
-    """Return why tries have ended, of those of which their worker, and it alone, has said so."""
+    """Return the reasons of ended tries for which only their worker has stored one."""
     said = read_failures_of_workers(ended, session=session)
     return {key: stored for key, stored in said.items() if stored.ti_id == ended[key]}
 
@@ -126,10 +126,10 @@ def _add_new(new: Mapping[TaskInstanceKey, StoredContext], session: Session) -> 
 
 
 class Known(NamedTuple):
-    """What the database says about a failure."""
+    """The facts about a failure in the database."""
 
     stored: ExecutionContext | None = None
-    """What the executor or the worker has stored. Then the others are not looked up."""
+    """Context that the executor or the worker has stored; the other fields are then not looked up."""
     is_silent: bool = False
     """Whether the heartbeat has timed out."""
     was_cleared: bool = False
@@ -138,17 +138,17 @@ class Known(NamedTuple):
 
 def read(ti: Any) -> Known:
     """
-    Return what is known of why a try has failed.
+    Return the facts about the failure of a try.
 
     :param ti: the task instance, as a row
     :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
     """
     with create_session(scoped=False) as session:
-        # By the number of the try: Airflow may have given the task instance its next UUID already.
+        # The number of the try is compared: Airflow may have given the task instance its next UUID already.
         if stored := read_failure(ti.key, session=session):
             return Known(stored.context)
         is_silent = exists().where(*is_try(Log, ti), Log.event == _HEARTBEAT_TIMEOUT)
-        # As it was committed: Airflow has changed the row by now.
+        # The query returns the committed state: Airflow has changed the object by now.
         state = session.scalar(select(TaskInstance.state).where(TaskInstance.id == ti.id))
         return Known(
             is_silent=bool(session.scalar(select(is_silent))),
@@ -160,11 +160,11 @@ def read_previous_failures(
     keys: Collection[TaskInstanceKey], *, session: Session
 ) -> dict[TaskInstanceKey, ExecutionContext]:
     """
-    Return why the tries right before these have failed, of those of which that is known, with two queries at
-    most. One that has succeeded, and was cleared, has not.
+    Return the known failures of the tries right before these, with two queries at most. A try that succeeded
+    and was cleared is no failure.
 
-    The XCom that says so is gone when a try goes on after a deferral, or a sensor is rescheduled: its first
-    worker has removed it. Then it is looked for in the audit log.
+    The first worker of a try removes the XCom of the failure. After a deferral, or a sensor's rescheduling,
+    the audit log is read instead.
     """
     found = database.read_previous_failures(keys, session=session)
     missing = {key for key in keys if key.try_number > 1 and key not in found}
@@ -190,7 +190,7 @@ def _read_previous_rows(
 
 
 def _read_end(event: str, extra: str | None) -> ExecutionContext | None:
-    """Return why a try has failed, by a row; None if that row is not about its end."""
+    """Return the context of a try's end from a row; None for a row about a relaunch."""
     if event == EVENT:
         stored = StoredContext.from_json(extra)
         return stored.context if stored else None

@@ -3,12 +3,12 @@
 """
 The context of a failure as an XCom of its task instance, in the metadata database.
 
-An executor writes it in the transaction that settles the failure. So it is there before Airflow has a
-callback run, or a listener called. The worker may write at the same time why it has failed: under a key of
-its own, so that neither waits for the other, or takes its place.
+An executor writes it in the transaction that settles the failure. So the context is there before Airflow runs
+a callback, or calls a listener. The worker may store its own reason at the same time under another key:
+neither waits for the other, or replaces the other's value.
 
-Up to Airflow 3.3 an XCom is a task instance's, and has its names. From 3.4 on it is that of one try, and has
-the try's UUID; a try that has ended keeps it.
+Up to Airflow 3.3 an XCom belongs to a task instance, and has its names. From 3.4 on an XCom belongs to a try,
+and has the try's UUID; an ended try keeps its XComs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _RowsOfTaskInstances:
 
     def replace(self, values: Mapping[TaskInstanceKey, tuple[str, str]], session: Session) -> None:
         """
-        Store values of what an executor has settled, in place of those that were stored before.
+        Store the contexts of an executor's decisions in place of earlier ones.
 
         :param values: for each try the UUID of its task instance, and the value
         """
@@ -71,7 +71,7 @@ class _RowsOfTaskInstances:
             session.execute(insert(XComModel), rows)
 
     def read(self, places: Collection[_Place], session: Session) -> Iterable[tuple[_Place, str, Any]]:
-        """Return what is stored about task instances: of which, under which key, and the value."""
+        """Return the stored values of task instances: names, key and value of each."""
         rows = session.execute(
             select(*self._PLACE, XComModel.key, XComModel.value).where(
                 tuple_(*self._PLACE).in_(places), XComModel.key.in_(XCOM_KEYS)
@@ -81,7 +81,7 @@ class _RowsOfTaskInstances:
 
 
 class _RowsOfTries:
-    """Those of Airflow 3.4."""
+    """The XComs under our keys of Airflow 3.4."""
 
     def __init__(self) -> None:
         self._model: Any = xcom.XComModelV2
@@ -111,7 +111,7 @@ class _RowsOfTries:
 
 def _delete(table: Table, condition: Any, session: Session) -> None:
     """
-    Remove what was stored, row by row, and none if there is none.
+    Remove stored values, row by row; without stored values, execute no DELETE.
 
     MySQL waits for the lock of each row that a DELETE looks at, and may look at all.
     """
@@ -130,10 +130,10 @@ def write_failures(
     failures: Mapping[TaskInstanceKey, tuple[str, ExecutionContext]], *, session: Session
 ) -> None:
     """
-    Store why these tries have failed, in place of what was stored before.
+    Store why tries have failed, in place of earlier contexts.
 
-    :param failures: for each try the UUID of its task instance, and why it has failed; the task instances'
-        rows are locked, so that none of them is removed meanwhile
+    :param failures: for each try the UUID of its task instance, and the context; the caller has locked the
+        task instances' rows against removal
     """
     values = {
         key: (ti_id, StoredContext(ti_id, key.try_number, context).to_json())
@@ -144,8 +144,8 @@ def write_failures(
 
 
 def read_failure(key: TaskInstanceKey, *, session: Session) -> StoredContext | None:
-    """Return why a try has failed; None if that is not stored."""
-    # An earlier failure leaves one behind, if what follows has never begun.
+    """Return the stored context of a try's failure; None without one."""
+    # The context of an earlier failure remains if the next run has never begun.
     found = _read([key], session).get(key)
     return found.stored if found else None
 
@@ -153,7 +153,7 @@ def read_failure(key: TaskInstanceKey, *, session: Session) -> StoredContext | N
 def read_failures_of_workers(
     keys: Collection[TaskInstanceKey], *, session: Session
 ) -> dict[TaskInstanceKey, StoredContext]:
-    """Return why these tries have failed, of those of which only their worker has said it, with one query."""
+    """Return the contexts of tries for which only the worker has stored one, with one query."""
     found = _read(keys, session)
     return {key: found[key].stored for key in keys if key in found and found[key].xcom_key == XCOM_KEY}
 
@@ -161,21 +161,21 @@ def read_failures_of_workers(
 def read_previous_failures(
     keys: Collection[TaskInstanceKey], *, session: Session
 ) -> dict[TaskInstanceKey, ExecutionContext]:
-    """Return why the tries right before these have failed, of those of which it is stored, with one query."""
+    """Return the stored contexts of the tries right before these, with one query."""
     before = {key: key._replace(try_number=key.try_number - 1) for key in keys if key.try_number > 1}
     found = _read(before, session)
     return {key: found[earlier].stored.context for key, earlier in before.items() if earlier in found}
 
 
 class _Item(NamedTuple):
-    """What is stored under one key."""
+    """A stored context and its XCom key."""
 
     xcom_key: str
     stored: StoredContext
 
 
 def _read(keys: Collection[TaskInstanceKey], session: Session) -> dict[TaskInstanceKey, _Item]:
-    """Return what is stored about the tries of these task instances; of each try, what counts."""
+    """Return the stored contexts of the tries of these task instances; for each try, the one that counts."""
     rows = _ROWS.read({key.primary for key in keys}, session) if keys else ()
     found: dict[TaskInstanceKey, _Item] = {}
     for (dag_id, task_id, run_id, map_index), xcom_key, value in sorted(

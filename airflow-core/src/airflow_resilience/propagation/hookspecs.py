@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What listeners may implement, beside the hooks of Airflow.
+Hooks that listeners may implement, beside the hooks of Airflow.
 
-An implementation is a function of a plugin's listener, as for Airflow's own hooks. It may leave out
+An implementation is a function of a plugin's listener, as for Airflow's own hooks, with all or some of the
 arguments.
 
 .. seealso:: https://airflow.apache.org/docs/apache-airflow/stable/administration-and-deployment/listeners.html
@@ -35,10 +35,11 @@ def on_task_instance_failed_with_context(
     execution_context: ExecutionContext,
 ) -> None:
     """
-    A task instance has failed, or is to be retried.
+    Handle a task instance that has failed, or is to be retried.
 
-    Called where Airflow calls ``on_task_instance_failed``, with the same arguments and why: in the worker, in
-    the scheduler for what an executor reports, in the API server for what a person marks as failed.
+    Called where Airflow calls ``on_task_instance_failed``, with the same arguments and the context: in the
+    worker, in the scheduler for what an executor reports, in the API server for what a person marks as
+    failed.
     """
 
 
@@ -47,33 +48,33 @@ def on_task_instance_relaunched(
     task_instance_key: TaskInstanceKey, execution_context: ExecutionContext, decision: Decision, attempt: int
 ) -> None:
     """
-    The executor runs a task instance again without touching its retries. Airflow sees no failure.
+    Handle a relaunch by the executor, which uses no retry of the task. Airflow sees no failure.
 
-    Called in the scheduler, after the decision was committed, and once more if what follows has failed.
+    Called in the scheduler, after the decision was committed, and once more after a failure of the next step.
 
     :param task_instance_key: of the try that has lost a worker
-    :param execution_context: why it was lost
-    :param attempt: which worker of its kind it was, from 1: that many launches of the try have failed, or the
-        infrastructure has taken that many workers that were running
+    :param execution_context: reason of the worker's loss
+    :param attempt: number of the lost worker, from 1, among the failed launches or the lost running workers
+        of the try
     """
 
 
 @hookspec
 def on_outage_opened(dependency: str, execution_context: ExecutionContext) -> None:
     """
-    Something that launches need is away, and launches that need it are held.
+    Handle the begin of an outage: launches that need the dependency are held.
 
-    Called in each scheduler that learns of the outage, again if the dependency goes away again.
+    Called in each scheduler that notices the outage, again for each further outage.
 
     :param dependency: ``registry/HOST``, ``quota/NAMESPACE``, ``admission/NAMESPACE`` or ``airflow-api``
-    :param execution_context: why a launch has failed
+    :param execution_context: reason of a launch's failure
     """
 
 
 @hookspec
 def on_outage_closed(dependency: str) -> None:
     """
-    Nothing is held for a dependency any more: it is back, or is waited for no longer.
+    Handle the end of an outage, or of the longest wait: no launch is held for the dependency any more.
 
     :param dependency: as for :func:`on_outage_opened`
     """

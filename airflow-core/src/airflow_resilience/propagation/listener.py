@@ -46,8 +46,8 @@ supervisor of 3.4 lets the task go on for as long as its pod may.
 # First: an exception of another listener would keep this one from being called.
 @hookimpl(tryfirst=True)
 def on_task_instance_running(task_instance: RuntimeTaskInstance) -> None:
-    """Observe the task, and arm the guard if it runs again when infrastructure takes this worker."""
-    # An exception would keep the other listeners from being called. The task runs without all this, too.
+    """Observe the task, and arm the guard of a task that runs again after infrastructure takes its worker."""
+    # An exception would keep the other listeners from being called. The task runs without observation, too.
     try:
         _announce(task_instance)
     except Exception:
@@ -62,13 +62,13 @@ def on_task_instance_running(task_instance: RuntimeTaskInstance) -> None:
             _arm(observer)
         except Exception:
             log.exception("The task is not guarded against reporting its own termination")
-    # After the guard has wrapped it, so that nothing is known of an end that the guard holds back.
+    # The observer wraps the guard, and never sees an end that the guard holds back.
     observer.wrap()
     reading.observe(observer)
 
 
 def _announce(ti: RuntimeTaskInstance) -> None:
-    # Nothing but a worker needs what it imports.
+    # Only a worker needs its imports.
     from airflow_resilience.propagation.next_run import announce  # noqa: PLC0415
 
     announce(ti)
@@ -84,7 +84,7 @@ def _observe(ti: RuntimeTaskInstance) -> FailureObserver:
 
 
 def _arm(observer: FailureObserver) -> None:
-    # Older versions lack some of what it imports.
+    # Older versions of Airflow lack some of its imports.
     from airflow_resilience.termination.guard import TerminationGuard  # noqa: PLC0415
 
     TerminationGuard(
@@ -124,13 +124,13 @@ def on_task_instance_failed(
 
 
 def _runs_here(ti: Any) -> bool:
-    """Whether this process runs the task. Elsewhere a task instance is a row of the database."""
+    """Return whether this process runs the task. Elsewhere a task instance is a row of the database."""
     return any(kind.__name__ == "RuntimeTaskInstance" for kind in type(ti).__mro__)
 
 
 def _in_database(ti: Any, error: str | BaseException | None, *, is_manual: bool) -> ExecutionContext:
-    """Return why a task instance has failed, which is stored then."""
-    # A worker has no database, and another masker.
+    """Return the reason of a task instance's failure, and store a new one."""
+    # A worker has no database, and another secrets masker.
     from airflow._shared.secrets_masker import redact  # noqa: PLC0415
 
     from airflow_resilience.propagation import audit  # noqa: PLC0415
@@ -152,7 +152,7 @@ def _in_database(ti: Any, error: str | BaseException | None, *, is_manual: bool)
 
 
 def _guess(known: Known, message: str) -> ExecutionContext:
-    """Return what the scheduler knows of a failure that an executor has reported without a reason."""
+    """Return the context of a failure that an executor has reported without a reason."""
     metadata = {MetadataKey.MESSAGE.value: message} if message else {}
     if known.was_cleared:
         return ExecutionContext(
@@ -164,7 +164,7 @@ def _guess(known: Known, message: str) -> ExecutionContext:
     category, reason = (
         (StateChangeCategory.TIMEOUT, StateChangeReason.WORKER_LOST)
         if known.is_silent
-        # Nothing speaks against the task: its worker reports what it has done.
+        # The task itself has not failed: its worker would have reported the failure.
         else (StateChangeCategory.INFRASTRUCTURE, StateChangeReason.UNKNOWN)
     )
     return ExecutionContext(category, reason, ContextSource.SCHEDULER, metadata)

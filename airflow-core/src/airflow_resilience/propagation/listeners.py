@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Calls the listeners that implement our hooks. None of them can stop another, or what calls them."""
+"""Calls the listeners that implement our hooks. No listener can stop another, or the caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def call(hook: str, *, in_worker: bool = False, **arguments: Any) -> None:
     Call the listeners that implement a hook of ours, the last one that was registered first.
 
     :param hook: a name of :mod:`.hookspecs`
-    :param in_worker: whether this process runs a task; the others have listeners of their own
+    :param in_worker: whether this process runs a task; other processes have listeners of their own
     """
     try:
         manager = _manager(in_worker=in_worker)
@@ -39,7 +39,7 @@ def call(hook: str, *, in_worker: bool = False, **arguments: Any) -> None:
 
 
 def _manager(*, in_worker: bool) -> Any:
-    # Before Airflow 3.2 a worker has the same as the others.
+    # Before Airflow 3.2 a worker has the same listener manager as other processes.
     if in_worker and find_spec("airflow.sdk.listener"):
         from airflow.sdk import listener as found  # noqa: PLC0415 - it is not there before
 
@@ -51,16 +51,16 @@ def _manager(*, in_worker: bool) -> Any:
 
 def _specify(manager: Any, hook: str) -> None:
     """
-    Add the specification of a hook, if it is not there.
+    Add the missing specification of a hook.
 
-    Airflow has registered all listeners by now. Those that implement the hook were accepted without one.
+    Airflow has registered all listeners by now. Airflow accepts implementations without a specification.
     """
     if getattr(getattr(manager.hook, hook, None), "spec", None) is not None:
         return
     try:
         manager.pm.add_hookspecs(SimpleNamespace(**{hook: getattr(hookspecs, hook)}))
     except PluginValidationError:
-        # The specification is there now. The listener fails whenever it is called.
+        # The specification is added all the same. The listener fails at each call.
         log.exception("A listener implements %s with arguments that it does not have", hook)
     except ValueError:
         log.debug("Another thread has specified %s meanwhile", hook)

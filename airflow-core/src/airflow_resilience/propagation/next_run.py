@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The line in a task's log that says why there is another run of it."""
+"""The line in a task's log about the reason of this run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 
 def announce(ti: Any) -> None:
     """
-    Have the log of a task begin with a line that says why it runs again, if it does.
+    Begin the log of a task that runs again with a line about the reason.
 
-    The line is written when the operator's code is about to run. From Airflow 3.2 on, what is written before
-    is in a group ("Pre Execute"), which the page folds.
+    The line is written when the operator's code is about to run. From Airflow 3.2 on, earlier lines are in a
+    group ("Pre Execute"), which the page folds.
 
     :param ti: the task instance, in the worker that is about to run it
     """
@@ -39,7 +39,7 @@ def announce(ti: Any) -> None:
 
 
 def describe(previous: StoredContext) -> str:
-    """Say in one line why there is another run of a task. The text of a container is not in it."""
+    """Say in one line why there is another run of a task, without the text of a container."""
     context, metadata = previous.context, previous.context.metadata
     pod, node = metadata.get(MetadataKey.POD), metadata.get(MetadataKey.NODE)
     launch = metadata.get(MetadataKey.LAUNCH)
@@ -59,7 +59,7 @@ def describe(previous: StoredContext) -> str:
 
 
 def _inert(text: str) -> str:
-    """Return a text as one line of bounded length that the page of the log takes for nothing else."""
+    """Return a text as one line of bounded length that cannot begin a group of the log page."""
     plain = "".join(character if character.isprintable() else " " for character in text)
-    # A line with "::group::" anywhere in it begins a group.
+    # A line with "::group::" anywhere begins a group.
     return " ".join(plain.replace("::", ": :").split())[:LENGTH]

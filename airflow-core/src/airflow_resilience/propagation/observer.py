@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What ends one task, observed in the process that runs it.
+Observes in the process of a task what ends the task.
 
-The operator's code meets itself as it is without an observer: nothing of it is replaced while it runs.
+The operator's code meets itself unchanged: no attribute of the operator is replaced while the code runs.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class FailureObserver:
 
     :param task: the operator, in the copy that is about to be executed
     :param ti_id: the task instance's UUID
-    :param ask: asks Airflow who has the worker terminated
-    :param store: keeps the context of a failure where others find it
+    :param ask: asks Airflow who terminates the worker
+    :param store: stores the context of a failure for other processes
     """
 
     def __init__(
@@ -65,21 +65,24 @@ class FailureObserver:
 
     def handle_signals(self) -> None:
         """
-        Notice SIGTERM from now on. Does nothing if Airflow has set no handler of it.
+        Handle SIGTERM from now on. Without a handler of Airflow, nothing is changed.
 
-        :raises ValueError: if this is not the main thread, which alone can set a handler; nothing is changed
+        :raises ValueError: outside the main thread, which alone can set a handler
         """
         self._airflows_handler = signal.getsignal(signal.SIGTERM)
         if callable(self._airflows_handler):
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def wrap(self) -> None:
-        """Notice how the operator's code ends. What has wrapped it before is called by it."""
+        """Notice the end of the operator's code. Earlier wrappers are called inside."""
         wrap_methods(self.task, self._run)
 
     @property
     def termination(self) -> ExecutionContext | None:
-        """Why the task is being ended; None if it is not, or if Airflow does not say."""
+        """
+        Reason for which the task is being terminated; None without a termination, or without an answer of
+        Airflow.
+        """
         if not self._is_ending:
             return _timeout_under_way()
         if self._termination is None:
@@ -87,16 +90,16 @@ class FailureObserver:
         return self._termination
 
     def find_terminator(self) -> Terminator:
-        """Ask Airflow who has the worker terminated, and note the answer."""
+        """Ask Airflow who terminates the worker, and note the answer."""
         answer = self._ask()
         self._termination = answer.context
         return answer.terminator
 
     def explain(self, error: BaseException | None) -> ExecutionContext:
         """
-        Say why the task has failed. It is stored when that is first asked.
+        Return why the task has failed. The first call stores the context.
 
-        :param error: the exception with which it has ended; None if Airflow knows of none
+        :param error: the exception that has ended the task; None for none
         """
         if self._failure is None or self._failure[0] is not error:
             self._failure = error, self._find_context(error)
@@ -110,13 +113,13 @@ class FailureObserver:
         context = explain(error, mask=_mask)
         if context.category is StateChangeCategory.TIMEOUT or self.termination is None:
             return context
-        # The exception is what its end did to the task. Why it was ended says more.
+        # The exception is only a consequence of the termination, whose reason says more.
         return replace(self.termination, metadata={**context.metadata, **self.termination.metadata})
 
     def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:
-        # It interrupts any code: no locks, no logging.
+        # The handler interrupts any code: no locks, no logging.
         if os.getpid() != self._pid:
-            # A process that the operator's code has forked. Airflow's handler knows it, too.
+            # This process is forked by the operator's code. Airflow's handler recognises it, too.
             self._airflows_handler(signum, frame)
             return
         self._is_ending, self._termination = True, None
@@ -125,7 +128,7 @@ class FailureObserver:
 
     @contextmanager
     def _passing_to_on_kill(self) -> Iterator[None]:
-        """Have the operator's ``on_kill()`` called with the context, if it takes it."""
+        """Have the operator's ``on_kill()`` called with the context, if its signature allows."""
         if not _takes_context(self.task.on_kill):
             yield
             return
@@ -149,12 +152,12 @@ class FailureObserver:
         except BaseException as error:
             if not is_result(error):
                 if self.task.execution_timeout:
-                    # Its timer is for work that is over, and would replace the error.
+                    # The timeout's timer is for work that is over, and would replace the error.
                     signal.setitimer(signal.ITIMER_REAL, 0)
                 self._noticed(error)
             raise
         finally:
-            # Unless the operator's code has set one of its own, which then outlives it, as without this.
+            # A handler of the operator's code outlives the code, as without an observer.
             if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
                 signal.signal(signal.SIGTERM, self._airflows_handler)
 
@@ -162,7 +165,7 @@ class FailureObserver:
         try:
             context = self.explain(error)
             if context.category is StateChangeCategory.TIMEOUT:
-                # Airflow calls on_kill() next. The operator's code has ended, so that this may stay.
+                # Airflow calls on_kill() next. The operator's code has ended, so on_kill may stay replaced.
                 self._is_ending, self._termination = True, context
                 if _takes_context(self.task.on_kill):
                     self._pass_to_on_kill(context)
@@ -171,7 +174,7 @@ class FailureObserver:
 
 
 def _timeout_under_way() -> ExecutionContext | None:
-    """Return what ends the code that asks, if that is a timeout: on_kill() is called after it."""
+    """Return the context of a timeout that is being handled: on_kill() is called after a timeout."""
     error = sys.exc_info()[1]
     context = explain(error, mask=_mask) if error else None
     return context if context and context.category is StateChangeCategory.TIMEOUT else None
@@ -179,7 +182,8 @@ def _timeout_under_way() -> ExecutionContext | None:
 
 def _takes_context(on_kill: Callable[..., Any]) -> bool:
     try:
-        # A decorator that looks like what it wraps may take less; and not every parameter is passed by name.
+        # A decorator may take fewer arguments than its signature shows; not every parameter can be passed by
+        # name.
         inspect.signature(on_kill, follow_wrapped=False).bind(**{ARGUMENT: None})
         return ARGUMENT in inspect.signature(on_kill).parameters
     except (TypeError, ValueError):
@@ -187,7 +191,7 @@ def _takes_context(on_kill: Callable[..., Any]) -> bool:
 
 
 def _mask(text: str) -> str:
-    """Return a text without the secrets in it that Airflow knows."""
+    """Return a text without the secrets that Airflow knows."""
     from airflow.sdk._shared.secrets_masker import redact  # noqa: PLC0415 - only for a task that has failed
 
     return str(redact(text))

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What operators, callbacks and templates ask for."""
+"""Functions for operators, callbacks and templates."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ log = logging.getLogger(__name__)
 
 
 class _Process:
-    """What is known in this process."""
+    """State of this process."""
 
     observer: FailureObserver | None = None
-    """Observes the task that runs here; None in a process that runs no task."""
+    """Observer of this process's task; None in a process without a task."""
 
 
 def observe(observer: FailureObserver) -> None:
-    """Have this process know of the task that it runs."""
+    """Set the observer of this process's task."""
     _Process.observer = observer
 
 
 def observer_of(ti: Any) -> FailureObserver | None:
-    """Return what observes a task instance; None if it does not run in this process."""
+    """Return the observer of a task instance; None for a task of another process."""
     observer = _Process.observer
     return observer if observer and observer.ti_id == str(ti.id) else None
 
 
 def new_observer(ti: RuntimeTaskInstance) -> FailureObserver:
-    """Return what observes the task that this process runs, and does not do so yet."""
-    # Nothing but a worker needs what these import.
+    """Return a new observer of this process's task, not active yet."""
+    # Only a worker needs their imports.
     from airflow_resilience.propagation.observer import FailureObserver  # noqa: PLC0415
     from airflow_resilience.termination.own_state import ask_airflow  # noqa: PLC0415
 
@@ -55,12 +55,12 @@ def new_observer(ti: RuntimeTaskInstance) -> FailureObserver:
 
 def explain(ti: RuntimeTaskInstance, error: BaseException | None) -> ExecutionContext:
     """
-    Say why the task has failed that this process runs. It is stored when that is first asked.
+    Return why the task of this process has failed. The first call stores the context.
 
-    :param error: the exception with which it has ended; None if Airflow knows of none
+    :param error: the exception that has ended the task; None for none
     """
     if not (observer := observer_of(ti)):
-        # It has failed before Airflow said that it runs: its templates could not be rendered, for example.
+        # The task has failed before its start, with an error in a template for example.
         observer = new_observer(ti)
         observe(observer)
     return observer.explain(error)
@@ -68,12 +68,12 @@ def explain(ti: RuntimeTaskInstance, error: BaseException | None) -> ExecutionCo
 
 def current_termination() -> ExecutionContext | None:
     """
-    Return why the task of this process is being ended.
+    Return why the task of this process is being terminated.
 
     For code that runs then: ``on_kill()``, and a ``finally`` of ``execute()``. The first call asks
     Airflow, and may take two seconds.
 
-    :return: None if it is not being ended, or if Airflow does not say why
+    :return: None without a termination, or without an answer of Airflow
     """
     return _Process.observer.termination if _Process.observer else None
 
@@ -82,12 +82,12 @@ def execution_context(context: Mapping[str, Any]) -> ExecutionContext | None:
     """
     Return why a task has failed, in its ``on_failure_callback`` or ``on_retry_callback``.
 
-    :param context: what Airflow has called the callback with
-    :return: None if that is not known
+    :param context: context argument of the callback
+    :return: None if unknown
     """
     ti = context.get("ti")
     if ti is None:
-        return None  # that of a DAG run
+        return None  # a callback of a DAG run
     error = context.get("exception")
     # Only a worker has the exception itself.
     if isinstance(error, BaseException):
@@ -97,10 +97,10 @@ def execution_context(context: Mapping[str, Any]) -> ExecutionContext | None:
 
 def previous_failure(context: Mapping[str, Any]) -> ExecutionContext | None:
     """
-    Return why the run of a task before this one has ended: that of the try before, or one that was lost.
+    Return why the previous run of a task has ended: the run of the previous try, or a lost one.
 
-    :param context: what the task runs with
-    :return: None if there was none, or if that is not known
+    :param context: context of the running task
+    :return: None without a previous run, or without a known reason
     """
     ti = context.get("ti")
     previous = None if ti is None else read_previous_run(ti)
@@ -108,22 +108,22 @@ def previous_failure(context: Mapping[str, Any]) -> ExecutionContext | None:
 
 
 def read_previous_run(ti: Any) -> StoredContext | None:
-    """Return how the run before has ended, as the executor says to this worker; None if there was none."""
+    """Return the end of the previous run, which the executor passes to this worker; None without one."""
     previous = StoredContext.from_json(os.environ.get(PREVIOUS_FAILURE))
-    # A process that the task has started may run another one.
+    # A process that the task has started may run another task.
     return previous if previous and previous.ti_id == str(ti.id) else None
 
 
 def store(ti: Any, context: ExecutionContext) -> None:
     """
-    Store why a task has failed, in the worker that runs it.
+    Store why a task has failed, from its worker.
 
-    :raises Exception: what Airflow's client raises, if Airflow does not take it
+    :raises Exception: as Airflow's client does
     """
     from airflow.sdk.bases.xcom import BaseXCom  # noqa: PLC0415 - only in a worker
 
     stored = StoredContext(str(ti.id), ti.try_number, context)
-    # Not the configured backend: what others read has to be in the database.
+    # Other processes read the context from the database, and not from the configured backend.
     BaseXCom.set(XCOM_KEY, stored.to_json(), **_place(ti))
 
 
@@ -138,7 +138,7 @@ def _read_stored(ti: Any) -> ExecutionContext | None:
     except Exception:
         log.exception("Airflow could not be asked why the task has failed")
         return None
-    # An earlier failure leaves one behind, if what follows has never begun.
+    # The context of an earlier failure remains if the next run has never begun.
     own = (str(ti.id), ti.try_number)
     return next((item.context for item in found if item and (item.ti_id, item.try_number) == own), None)
 

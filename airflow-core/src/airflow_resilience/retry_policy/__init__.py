@@ -1,3 +1,3 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Retry policies: rules that say what to do about a failure, and the file that they are written in."""
+"""Retry policies: rules about failures, and the file format of the rules."""

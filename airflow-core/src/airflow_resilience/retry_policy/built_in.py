@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The policies that are in force without a file.
+Policies that are in force without a file.
 
-``built-in`` is about launches, and does what upstream's two options promise. ``infrastructure`` is about
-running tasks, and workers that could not reach Airflow; it does what the infrastructure budget's options say.
+``built-in`` is about launches, and implements upstream's two options. ``infrastructure`` is about running
+tasks, and workers that could not reach Airflow, and implements the options of the infrastructure budget.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ AIRFLOW_UNREACHABLE: Final = "airflow-api-unreachable"
 
 _LAUNCH: Final = OnPhases(frozenset({Phase.LAUNCH}))
 _OUTAGE: Final = Backoff(initial=30.0, multiplier=2.0, maximum=300.0, jitter=0.2)
-"""For failures that somebody has to fix first. An immediate relaunch would fail again."""
+"""For failures that a person has to fix first. An immediate relaunch would fail again."""
 _PREEMPTIONS: Final = Backoff(initial=10.0, multiplier=2.0, maximum=60.0, jitter=0.2)
 """Pods of DaemonSets preempt a worker on each node that is new, until all of them are there."""
 _DISRUPTIONS: Final = replace(_PREEMPTIONS, begins_at_once=True)
-"""A second disruption is rarely the last."""
+"""More disruptions often follow a second one."""
 
 
 _UNAVAILABLE: Final = frozenset(
@@ -64,8 +64,8 @@ _PREEMPTED: Final = frozenset({"PreemptionByScheduler", "Preempting"})
 https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/"""
 
 _REFUSED: Final = frozenset({"CreationForbidden", "PublishRetriesUsed"})
-"""The executor's words for a worker that the platform does not let be created: nothing changes that, or it
-was tried again as often as configured."""
+"""The executor's words for a worker that the platform refuses for good, or after all configured create
+retries."""
 
 
 _OWN_EXIT_REASON: Final = "Error"
@@ -74,7 +74,7 @@ _OWN_EXIT_REASON: Final = "Error"
 
 @dataclass(frozen=True, slots=True)
 class OwnExit:
-    """Whether the worker's main container failed on its own."""
+    """Condition: the worker's main container failed on its own."""
 
     def check(self, evidence: Evidence) -> Finding:
         """Look at the deciding container's reason, unless the worker was terminated from outside."""
@@ -93,12 +93,12 @@ class OwnExit:
 
 @dataclass(frozen=True, slots=True)
 class ShownReasons:
-    """Whether the worker shows one of the reasons, as a whole or in any of its containers."""
+    """Condition: the worker or any of its containers shows one of the reasons."""
 
     reasons: frozenset[str]
 
     def check(self, evidence: Evidence) -> Finding:
-        """Compare every reason that is shown."""
+        """Compare every shown reason."""
         shown = shown_reasons(evidence)
         if not shown:
             return Finding(False, "the worker shows no reason")
@@ -108,7 +108,7 @@ class ShownReasons:
 
 @dataclass(frozen=True, slots=True)
 class ClassifiedAs:
-    """The reason of the context, and not a platform's word that happens to be the same."""
+    """Condition: the context has one of the reasons. An equal word of the platform does not count."""
 
     reasons: frozenset[StateChangeReason]
 
@@ -122,10 +122,10 @@ def built_in(
     retries: int, excluded_container_reasons: Collection[str], infrastructure: InfrastructureBudget = OFF
 ) -> PolicySet:
     """
-    Return the set of policies that is in force without a file.
+    Return the policies that are in force without a file.
 
-    :param retries: ``[kubernetes_executor] pod_launch_failure_retries``, relaunches for one try, whichever of
-        its rules decides them; ``UNLIMITED`` for no limit
+    :param retries: ``[kubernetes_executor] pod_launch_failure_retries``, relaunches for one try by all rules;
+        ``UNLIMITED`` for no limit
     :param excluded_container_reasons: ``[kubernetes_executor]
         pod_launch_failure_excluded_container_reasons``: no relaunch if the worker shows one of them anywhere;
         ``Error`` only if the main container exited on its own
@@ -177,8 +177,9 @@ def infrastructure_policy(infrastructure: InfrastructureBudget, phase: Phase) ->
     """
     Return the policy of the infrastructure budget.
 
-    It is asked last about a running task. About a launch it is asked before ``built-in``, and has a rule only
-    for a worker that could not reach Airflow: neither the launch nor the task has failed then.
+    The policy is asked last about a running task. For launches the policy is asked before ``built-in``, and
+    has only a rule for a worker that could not reach Airflow: neither the launch nor the task has failed
+    then.
     """
     reasons = infrastructure.reasons
     if phase is Phase.LAUNCH:

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a policy file. The result is policies, or one error that lists everything that is wrong."""
+"""Reads a policy file. The result is policies, or one error that lists all problems."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from airflow_resilience.retry_policy.rule import PolicySet
 from airflow_resilience.retry_policy.schema import PolicyFile
 
 MAX_SIZE: Final = 256 * 1024
-"""Bytes: enough for a thousand rules. The scheduler waits while it reads the file, seconds at this size."""
+"""Bytes: enough for a thousand rules. Reading a file of this size blocks the scheduler for seconds."""
 _SHOWN_PROBLEMS: Final = 100
 
 
 class PolicyFileError(ValueError):
-    """A policy file cannot be used. The text has a line for each problem: where, what, what is allowed."""
+    """A policy file cannot be used. The text has a line for each problem: place, problem, allowed values."""
 
     def __init__(self, name: str, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
@@ -40,12 +40,12 @@ def _as_text(name: str, problem: Problem, kind: str = "") -> str:
 
 def read_content(path: Path) -> bytes:
     """
-    Return the content of a policy file. A file that is too long is cut just above the limit.
+    Return the content of a policy file. A longer file is cut just above the limit.
 
     :raises PolicyFileError: if it cannot be read
     """
     try:
-        # The scheduler would wait for whoever writes into a pipe.
+        # Reading from a pipe would block the scheduler.
         if not stat.S_ISREG(path.stat().st_mode):
             raise PolicyFileError(str(path), [Problem(0, (), "is no regular file")])
         with path.open("rb") as file:
@@ -60,12 +60,12 @@ def parse_policies(
     """
     Read the content of a policy file.
 
-    :param content: YAML, UTF-8 if it is bytes
-    :param name: what to call the file in errors, and in what comes of it
-    :param fallback: what is in force without a file; its policies join those of the file under their own
-        names, and its default is the default where the file names none
+    :param content: YAML; bytes are UTF-8
+    :param name: name of the file in errors, and origin of the policies
+    :param fallback: policies in force without a file; they join the policies of the file, and their default
+        is used if the file names none
     :param vocabulary: words that can match, for warnings about others; None for no such warnings
-    :raises PolicyFileError: if it is invalid
+    :raises PolicyFileError: if the content is invalid
     """
     try:
         document = read_marked(_decoded(content))
@@ -86,7 +86,7 @@ def parse_policies(
 def _warnings(
     file: PolicyFile, name: str, document: MarkedYaml, vocabulary: Vocabulary | None
 ) -> Iterator[str]:
-    # No more are looked for than are shown: to find a word that is like another one takes its time.
+    # Only warnings to be shown are searched for: finding similar words is slow.
     found = islice(find_warnings(file, vocabulary), _SHOWN_PROBLEMS)
     warnings = [Problem(document.line(location), location, text) for location, text in found]
     for warning in sorted(warnings, key=lambda warning: warning.line):
@@ -111,7 +111,7 @@ class PolicySource:
 
     :param path: the file; looked up each time, because a kubelet changes a mounted ConfigMap by replacing a
         symbolic link in its path
-    :param fallback: what is in force without a file
+    :param fallback: policies in force without a file
     :param vocabulary: words that can match, for warnings about others
     :raises PolicyFileError: if the file cannot be read or is invalid
 
@@ -124,16 +124,16 @@ class PolicySource:
         self._vocabulary = vocabulary
         self._seen: bytes | str = read_content(path)
         self.current = parse_policies(self._seen, str(path), fallback, vocabulary)
-        """The policies in force: a new object after each change that was taken over."""
+        """The policies in force: a new object after each accepted change."""
 
     def refresh(self) -> PolicyFileError | None:
         """
-        Take over the file if it has changed and is valid.
+        Accept a change of the file, if valid.
 
-        :returns: why a change was not taken over, once for each change; else None
+        :returns: the error of a change that was not accepted, once for each change; else None
         """
         # The content itself is compared. Two edits within one tick of a file system's clock have the same
-        # time and perhaps the same size, and to read some kilobytes takes no longer than to ask for these.
+        # time and perhaps the same size, and reading some kilobytes is as fast as reading these.
         try:
             content = read_content(self._path)
         except PolicyFileError as error:

@@ -17,21 +17,21 @@ import durationpy
 from airflow_resilience.retry_policy.patterns import Pattern
 
 _DURATION: Final = Pattern(r"\A(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+\z")
-"""Stricter than the library, which skips unknown text between two parts and reads ``mm`` as a month. There is
-no sign: a delay cannot be negative."""
+"""Stricter than the library, which skips unknown text between two parts and reads ``mm`` as a month. A sign
+is not allowed: a delay cannot be negative."""
 
 
 LONGEST_DURATION: Final = 86_400.0
-"""Seconds: a day. A task that waits holds a slot of its pool, and its owner has to see progress. A date plus
+"""Seconds: a day. A waiting task occupies a slot of its pool, and its owner has to see progress. A date plus
 a day does not overflow either."""
 
 
 def parse_duration(text: object) -> float:
     """
-    Return the seconds that a duration says, at most :data:`LONGEST_DURATION`.
+    Return the seconds of a duration, at most :data:`LONGEST_DURATION`.
 
-    :param text: the value in the file, of any type; a bare number is refused, because it has no unit
-    :raises ValueError: if it is no duration, or is longer
+    :param text: the value in the file, of any type; a bare number is refused for its missing unit
+    :raises ValueError: for anything else, and for a longer duration
     """
     if not isinstance(text, str) or not _DURATION.found_in(text):
         raise ValueError(
@@ -39,7 +39,10 @@ def parse_duration(text: object) -> float:
         )
     try:
         seconds = durationpy.from_str(text).total_seconds()
-    except (OverflowError, ValueError):  # more than a timedelta holds; what it raises depends on its version
+    except (
+        OverflowError,
+        ValueError,
+    ):  # more than a timedelta holds; which one, depends on the library
         seconds = inf
     if seconds > LONGEST_DURATION:
         raise ValueError(f"got {text!r}; a duration is {format_duration(LONGEST_DURATION)} at most")

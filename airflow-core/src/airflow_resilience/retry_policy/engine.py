@@ -1,12 +1,12 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-From a failure to a decision, and the way there.
+Decides about failures, and returns the steps to each decision.
 
 Pure and total: every failure gets a decision from every set of policies.
 
-A failed launch and the loss of a running task differ in three respects: who is asked last, which limits hold,
-and what the retries are called.
+A failed launch and the loss of a running task differ in three respects: the last policy, the limits, and the
+name of the retries.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ DEFAULT_ACTION: Final = "defaultAction"
 """The rule's name where no rule has matched."""
 
 NO_RULE: Final = "no rule is about it"
-"""Why that decides, where no policy has a default action either."""
+"""Reason of the decision, where no policy has a default action either."""
 
 MINIMUM: Final = "minimumBackoff"
-"""The rule's name in the step about the minimum delay, which holds for every policy."""
+"""Name of the rule in the step about the minimum delay, which holds for every policy."""
 
 IMMEDIATE_RELAUNCHES = 3
-"""Relaunches of a try that have no minimum."""
+"""Number of relaunches of a try without a minimum delay."""
 
 MINIMUM_BACKOFF = Backoff(initial=2.0, maximum=60.0, jitter=0.5)
-"""Before each further relaunch: a worker that always fails at once is not launched in a busy loop."""
+"""Minimum delay before each further relaunch: a worker that always fails at once is not launched in a busy
+loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rule, limit or minimum that was looked at."""
+    """A rule, limit or minimum on the way to a decision."""
 
     policy: str
     rule: str
@@ -63,15 +64,15 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """How many relaunches a try may have, and how many it has had."""
+    """A limit of the relaunches of a try, and their number so far."""
 
     field: str
-    """Its name where it is configured."""
+    """Name of the limit where it is configured."""
     owner: str
     used: int
     allowed: int
     source: str = ""
-    """Whose limit it is, if the owner does not say so."""
+    """Origin of the limit, if the owner does not name it."""
 
     @property
     def left(self) -> float:
@@ -162,13 +163,13 @@ def _candidates(
     for policy in policies:
         for rule in policy.rules:
             yield policy, rule
-        # A default action is for whatever fails to start. Only a rule, or the budget, runs code again.
+        # A default action is for failed launches. Only a rule, or the budget, runs code again.
         if policy.default_action is not None and phase is Phase.LAUNCH:
             yield policy, Rule(name=DEFAULT_ACTION, action=policy.default_action, matchers=())
 
 
 def _why_off(selection: Selection, policy_set: PolicySet) -> str | None:
-    """Say why a running task is never launched again; None if it may be."""
+    """Say why a running task is never launched again; None if a relaunch is possible."""
     if selection.infrastructure_retries is None:
         budget, owner = policy_set.infrastructure.budget, BUDGET_OPTION
     else:
@@ -177,7 +178,7 @@ def _why_off(selection: Selection, policy_set: PolicySet) -> str | None:
 
 
 def _check(rule: Rule, evidence: Evidence) -> Finding:
-    """Return what all conditions say, or the first one that does not hold."""
+    """Return the finding of all conditions, or of the first that does not hold."""
     whys: list[str] = []
     for matcher in rule.matchers:
         finding = matcher.check(evidence)
@@ -200,8 +201,8 @@ def _limits(
 
     The rule's own limit, or else its policy's, counts the relaunches by this rule. For launches, the task's
     limit replaces the policy's; for running tasks the infrastructure budget holds beside it. Like the global
-    limit, both count every relaunch of the try, in the phase in question. The launches of workers that could
-    not reach Airflow have the infrastructure budget for themselves.
+    limit, both count every relaunch of the try, in the phase in question. Launches of workers that could not
+    reach Airflow use the infrastructure budget alone.
     """
     replaced = phase is Phase.LAUNCH and selection.retries is not None
     used_by_rule = _count(relaunches, policy, rule)
@@ -283,12 +284,12 @@ def _conclude(
 
 
 def _launches(used: int, allowed: int | None) -> str:
-    """Say which launch has failed, and how many there can be if the same failure repeats."""
+    """Say which launch has failed, and how many launches are possible if the same failure repeats."""
     return f"launch {used + 1} of {_total(None if allowed is None else allowed + 1)}"
 
 
 def _infrastructure_retries(relaunch: bool, used: int, allowed: int | None) -> str:
-    """Say which infrastructure retry this is, or how many there were before this failure."""
+    """Say which infrastructure retry follows, or how many preceded this failure."""
     if relaunch:
         return f"infrastructure retry {used + 1} of {_total(allowed)}"
     return f"infrastructure retries used: {used} of {_total(allowed)}"
@@ -302,7 +303,7 @@ def minimum_delay(relaunches: int, random: Callable[[], float]) -> float:
     """
     Return the seconds that the next relaunch of a try waits at least.
 
-    :param relaunches: that the try has had, whoever has decided them
+    :param relaunches: number of earlier relaunches of the try, by any policy
     :param random: returns a number from 0 up to 1, for the jitter
     """
     attempt = relaunches + 1 - IMMEDIATE_RELAUNCHES

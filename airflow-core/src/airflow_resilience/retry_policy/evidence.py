@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy is asked about: a failure as its rules can see it."""
+"""Evidence about a failure: all facts that rules can see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_resilience.context import ExecutionContext
 
 
 class Phase(StrEnum):
-    """How far the task had come when its worker failed."""
+    """Phases of a task in which its worker fails."""
 
     LAUNCH = "launch"
     """The task instance is still queued: none of the task's code has run."""
@@ -22,20 +22,20 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerEvidence:
-    """One container of the worker that failed or was waiting."""
+    """A container of the worker that failed or was waiting."""
 
     name: str
     is_init: bool = False
-    """Whether it has to run before the worker container (init containers and native sidecars)."""
+    """Whether the container has to run before the worker container (init containers and native sidecars)."""
     exit_code: int | None = None
-    """None if it did not end, or nobody knows with what."""
+    """None for a container that did not end, or an unknown exit code."""
     reason: str | None = None
     message: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionEvidence:
-    """One condition that the platform has noted, or that a rule asks for."""
+    """A condition that the platform has set, or that a rule asks for."""
 
     type: str
     status: str
@@ -48,7 +48,7 @@ class ConditionEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that rules can ask about one failure."""
+    """Everything that rules can check about one failure."""
 
     phase: Phase
     context: ExecutionContext
@@ -59,7 +59,7 @@ class Evidence:
     """Message of the worker as a whole."""
     containers: tuple[ContainerEvidence, ...] = ()
     deciding_container: str | None = None
-    """Name of the container whose failure ended the worker, if one did."""
+    """Name of the container whose failure ended the worker; None if no container did."""
     conditions: tuple[ConditionEvidence, ...] = ()
     exited_by_itself: bool = False
     """Whether the worker's main container ended without a signal or a termination from outside."""

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Types of the fields of a policy file, and what each allows, in words.
+Types of the fields of a policy file, and their allowed values in words.
 
 Errors and the reference use the same words.
 """
@@ -37,18 +37,18 @@ _COMPARED_WORDS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Annotation of a type: which values it takes, if the type itself does not say so."""
+    """Annotation of a type with its allowed values, if the type itself does not show them."""
 
     text: str
 
 
 def refusal(text: str) -> PydanticCustomError:
-    """Return an error for a validator to raise. Its text reaches the reader unchanged."""
+    """Return an error for a validator to raise. The text of the error reaches the reader unchanged."""
     return PydanticCustomError(IN_PLAIN_WORDS, "{text}", {"text": text})
 
 
 def shown(value: object) -> str:
-    """Return a value of a file as an error shows it: in one line, and cut if it is long."""
+    """Return a value of a file for an error: in one line, and cut to a limit."""
     match value:
         case None:
             return "nothing"
@@ -63,14 +63,14 @@ def shown(value: object) -> str:
 
 
 def nearest(word: str, possible: Iterable[str]) -> str:
-    """Return a clause with the most similar known word, ignoring case; nothing if none is similar."""
+    """Return a clause with the most similar known word, ignoring case; empty without one."""
     words = {name.lower(): name for name in islice(possible, _COMPARED_WORDS)}
     found = get_close_matches(word.lower(), list(words), n=1)
     return f" (did you mean {words[found[0]]}?)" if found else ""
 
 
 def _duration(value: object) -> float:
-    # The length is limited: the match takes a time that is quadratic in it.
+    # The length is limited: the time for a match is quadratic in the length.
     if not isinstance(value, str) or len(value) > _SHOWN_LENGTH:
         raise ValueError("no duration")
     return parse_duration(value)
@@ -120,10 +120,10 @@ def _is(kind: TypeAdapter[str], value: object) -> bool:
 
 _Item = TypeVar("_Item")
 SomeOf = Annotated[list[_Item], Field(min_length=1)]
-"""A list that is not empty. It is unclear what an empty one would mean: anything, or nothing."""
+"""A list that is not empty. An empty list could mean anything, or nothing."""
 _DNS_LABEL: Final = Allowed("lower-case letters, digits and - (not first or last), at most 63")
 Name = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63), _DNS_LABEL]
-"""Of a policy, a rule or a container: what Kubernetes calls a DNS label."""
+"""Of a policy, a rule or a container: a DNS label of Kubernetes."""
 Text = Annotated[
     str,
     Field(min_length=1, max_length=256),
@@ -190,7 +190,7 @@ ExitCodeOperator = Annotated[Operator, Field(strict=False)]
 
 
 def allowed(kind: Any, annotations: Iterable[object] = ()) -> str:
-    """Return what a type of a field allows, in words."""
+    """Return the allowed values of a type, in words."""
     for annotation in annotations:
         if isinstance(annotation, Allowed):
             return annotation.text
@@ -219,14 +219,14 @@ def type_of(field: FieldInfo) -> Any:
 
 
 def model_in(kind: Any) -> type[BaseModel] | None:
-    """Return the mapping that a type is made of, by itself or as the items of a list, if it is."""
+    """Return the mapping in a type, alone or as items of a list; None without a mapping."""
     while arguments := get_args(kind):
         kind = arguments[0]
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def type_at(model: type[BaseModel], location: Location) -> Any:
-    """Return the type of what stands at a location of the file, all of whose fields are known."""
+    """Return the type at a location of the file, all of whose fields are known."""
     kind: Any = model
     for part in location:
         kind = _item(kind) if isinstance(part, int) else type_of(fields_of(_bare(kind))[part])
@@ -234,7 +234,7 @@ def type_at(model: type[BaseModel], location: Location) -> Any:
 
 
 def _bare(kind: Any) -> Any:
-    """Return a type without its annotations, and without the None that stands for a field left out."""
+    """Return a type without its annotations, and without the None of an optional field."""
     while get_origin(kind) in (Annotated, *_UNIONS):
         kind = get_args(kind)[0]
     return kind

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Warnings about parts of a valid policy file that can have no effect, or another one than is meant.
+Warnings about parts of a valid policy file that have no effect, or an unintended one.
 
-Such a part is most likely a mistake. It is no reason to refuse the file: a platform may have words that are
-not known here, and a limit may be meant for later.
+Such a part is most likely a mistake, but no reason to refuse the file: a platform may have unknown words, and
+a limit may be meant for later.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _RETRY: Final = "Retry"
 _OF_RELAUNCHES: Final = ("retry_limit", "backoff", "avoid_node")
 _IN_PHASE: Final = {phase: (OnPhases(frozenset({phase})),) for phase in Phase}
 _COMPARED_RULES: Final = 100
-"""Number of earlier rules that a rule is compared with. It keeps the time for a file linear in its length."""
+"""Number of earlier rules that a rule is compared with: the time for a file is linear in its length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
     """
-    The known words of a platform for workers that fail, and what they are classified as.
+    The known words of a platform for workers that fail, and their classifications.
 
-    Runtimes and controllers may add words of their own, so an unknown word is no error.
+    Runtimes and controllers may add words, so an unknown word is no error.
     """
 
     reasons: frozenset[str]
@@ -53,7 +53,7 @@ class Vocabulary:
     reason_prefixes: tuple[str, ...] = ()
     """Prefixes of reasons, of conditions too, whose rest is a name."""
     words_of_others: Mapping[str, str] = field(default_factory=dict)
-    """What is meant by words that no failure has and that do not look like it."""
+    """Known words that are meant by words of other platforms."""
     condition_types: frozenset[str]
     condition_reasons: frozenset[str]
     categories: frozenset[StateChangeCategory]
@@ -63,9 +63,9 @@ class Vocabulary:
 
     def warning_about(self, reason: str, others: Collection[str] = ()) -> str | None:
         """
-        Return what is wrong with a word for a reason, if it is not known.
+        Return a warning about an unknown word for a reason; None for a known word.
 
-        :param others: words that would do as well
+        :param others: further known words
         """
         known = self.reasons | set(others)
         meant = self.words_of_others.get(reason)
@@ -77,9 +77,9 @@ class Vocabulary:
 
 def find_warnings(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Finding]:
     """
-    Return what can have no effect, or another one than is meant, and where it stands.
+    Yield a warning for each part that has no effect, or an unintended one, with its location.
 
-    :param vocabulary: words that can match; None for any
+    :param vocabulary: words that can match; None for all words
     """
     for index, policy in enumerate(file.policies):
         location: Location = ("policies", index)
@@ -103,7 +103,8 @@ def _unknown_words(rule: RuleFields, location: Location, vocabulary: Vocabulary)
     for index, condition in enumerate(rule.on_pod_conditions or ()):
         place = (*location, "onPodConditions", index)
         types, reasons = vocabulary.condition_types, vocabulary.condition_reasons
-        # Those of others have a domain: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-readiness-gate
+        # Conditions of other controllers have a domain:
+        # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-readiness-gate
         if "/" not in condition.type and condition.type not in types:
             yield (*place, "type"), _unknown("condition", condition.type, types)
         word = condition.reason
@@ -176,7 +177,7 @@ def _never_mutates(
 
 
 def _above(limit: int | None, location: Location, brake: int) -> Iterator[_Finding]:
-    # 0 switches relaunches off on purpose, whatever the limits; -1 is no brake.
+    # 0 switches relaunches off on purpose, despite the limits; -1 is no limit.
     if limit is not None and 0 < brake < limit:
         yield (*location, "retryLimit"), f"got {limit}, which is never reached: globalMaxRetries is {brake}"
 
@@ -235,13 +236,13 @@ def _narrower(matcher: Matcher, other: Matcher) -> bool:
 
 
 def _never_asked(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Finding]:
-    """Find what comes after policies that every task has and that decide about all that it is about."""
+    """Find policies and selectors that come after policies that decide about every failure of every task."""
     policies = {policy.name: policy for policy in file.policies}
     deciders: dict[Phase, str] = {}
     asked = set()
     for index, selector in enumerate(file.selection or ()):
         policy = policies.get(selector.policy)
-        # The policy of another name is the built-in one, which is about launches.
+        # A policy that is not in the file is the built-in one, about launches.
         phases = _phases(policy) if policy else {Phase.LAUNCH}
         if why := _all_decided(phases, deciders):
             yield ("selection", index), why
@@ -257,7 +258,7 @@ def _never_asked(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_F
 
 
 def _all_decided(phases: Collection[Phase], deciders: Mapping[Phase, str]) -> str | None:
-    """Say why nothing is asked about these phases any more; None if something is."""
+    """Say why no further policy is asked about these phases; None if a further policy is asked."""
     if not deciders.keys() >= set(phases):
         return None
     by_decider = {
@@ -279,7 +280,7 @@ def _failures(phases: Sequence[Phase]) -> str:
 
 
 def _phases(policy: PolicyFields) -> set[Phase]:
-    """Return the phases that a policy says something about."""
+    """Return the phases of a policy's rules and default action."""
     phases = {
         phase
         for rule in policy.rules or ()

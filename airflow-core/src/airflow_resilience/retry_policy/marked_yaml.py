@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-YAML as plain data with line numbers, so that a problem can be shown at its line.
+YAML as plain data with line numbers, for problems with their lines.
 
 Total: any text is read or refused, in linear time. Aliases, tags and deep nesting are refused: no policy
-needs them, and with each a short text can become large or slow.
+needs them, and each can make a short text large or slow.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from yaml.error import MarkedYAMLError
 from yaml.reader import ReaderError
 
 Location = tuple[str | int, ...]
-"""The way to a value from the top of the document: keys of mappings, indices of lists."""
+"""Path of a value from the top of the document: keys of mappings, indices of lists."""
 
 MAX_DEPTH: Final = 20
 """Levels of nesting; a policy file has seven."""
 _LONGEST_NUMBER: Final = 64
 """Characters. A longer number stays text: Python refuses to convert integers of some thousand digits."""
 _CONVERTED: Final = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "int", "null"))
-"""Tags of scalars that do not stay text. A date does: only Python would make an object of it."""
+"""Tags of scalars that are converted. A date stays text."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a document."""
+    """A problem of a document."""
 
     line: int
     """From 1; 0 for the document as a whole."""
@@ -42,7 +42,7 @@ class Problem:
 
 
 class NotYamlError(ValueError):
-    """The text is not YAML, or uses more of YAML than is allowed here."""
+    """The text is not YAML, or uses more of YAML than allowed."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(f"line {line}: {text}")
@@ -51,14 +51,14 @@ class NotYamlError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MarkedYaml:
-    """One document."""
+    """A document."""
 
     data: object
     """Mappings with text as keys, lists, text, numbers, booleans; None for an empty document."""
     lines: Mapping[Location, int]
-    """Where each entry of a mapping and each item of a list begins."""
+    """First line of each entry of a mapping and each item of a list."""
     problems: tuple[Problem, ...]
-    """Keys that are duplicate or no text. They are not in the data."""
+    """Keys that are duplicate or no text, and are not in the data."""
 
     def line(self, location: Location) -> int:
         """Return the line of a location, or of its nearest parent in the document."""
@@ -71,7 +71,7 @@ def read_marked(text: str) -> MarkedYaml:
     """
     Read a text that holds one document. Scalars are those of YAML 1.1, except that dates are text.
 
-    :raises NotYamlError: if it is anything else, with the line
+    :raises NotYamlError: for any other text, with the line
     """
     try:
         loader = _Loader(text)
@@ -90,7 +90,7 @@ def read_marked(text: str) -> MarkedYaml:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes, and refuses what is not allowed here."""
+    """Composes nodes, and refuses syntax that is not allowed."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -126,7 +126,7 @@ def _refusal(error: MarkedYAMLError) -> NotYamlError:
 
 
 class _DataReader:
-    """Turns nodes into data and keeps the lines. Its recursion is bounded by the depth of the nodes."""
+    """Turns nodes into data and keeps the lines. The depth of the nodes bounds the recursion."""
 
     def __init__(self, loader: _Loader) -> None:
         self._loader = loader
@@ -161,7 +161,7 @@ class _DataReader:
             return node.value
         try:
             return self._loader.construct_object(node)
-        except ValueError:  # YAML takes 0b_ for a number, and Python does not
+        except ValueError:  # YAML reads 0b_ as a number, and Python does not
             return node.value
 
 

@@ -1,9 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The conditions that a rule can state about a failure, one class for each.
+Conditions that a rule can state about a failure, a class for each.
 
-Each returns a finding: whether the condition holds, and a clause that says why. ``explain`` shows the clause.
+Each condition returns a finding: whether the condition holds, and the reason as a clause, which ``explain``
+shows.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from airflow_resilience.retry_policy.patterns import Pattern
 
 SEARCHED_LENGTH: Final = 4096
 """Characters of a message that are searched. The kubelet keeps no more of a container's message, and longer
-ones of other sources must not hold up the scheduler.
+messages of other sources must not block the scheduler.
 
 .. seealso:: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 """
 
 
 class Finding(NamedTuple):
-    """What a condition says about a failure."""
+    """The result of a condition for a failure."""
 
     holds: bool
     why: str
-    """A clause about the failure. It is true whether the condition holds or not."""
+    """A clause about the failure, which is true in either case."""
 
 
 class Matcher(Protocol):
@@ -42,7 +43,7 @@ class Matcher(Protocol):
 
 
 class Operator(StrEnum):
-    """How an exit code is compared with the stated values, as in a Job's ``podFailurePolicy``."""
+    """Comparisons of an exit code with the stated values, as in a Job's ``podFailurePolicy``."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -50,12 +51,12 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerScope:
-    """Which containers of a worker a condition looks at."""
+    """The containers of a worker that a condition looks at."""
 
     name: str | None = None
-    """None for all of them."""
+    """None for all containers."""
     include_init: bool = True
-    """Whether it looks at those that run before the worker container too."""
+    """Whether init containers and native sidecars count too."""
 
     def of(self, evidence: Evidence) -> tuple[ContainerEvidence, ...]:
         """Return those containers."""
@@ -74,7 +75,7 @@ EVERY_CONTAINER: Final = ContainerScope()
 
 @dataclass(frozen=True, slots=True)
 class OnPhases:
-    """How far the task had come."""
+    """Condition: the phase of the task."""
 
     phases: frozenset[Phase]
 
@@ -86,7 +87,7 @@ class OnPhases:
 
 @dataclass(frozen=True, slots=True)
 class OnCategories:
-    """Who has to do something about it."""
+    """Condition: the category of the failure."""
 
     categories: frozenset[StateChangeCategory]
 
@@ -98,7 +99,7 @@ class OnCategories:
 
 @dataclass(frozen=True, slots=True)
 class OnContainer:
-    """Which container's failure ended the worker."""
+    """Condition: the container whose failure ended the worker."""
 
     name: str
 
@@ -115,10 +116,9 @@ class OnContainer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnExitCodes:
     """
-    Exit codes of containers, compared as a Kubernetes Job's ``podFailurePolicy`` compares them.
+    Condition: exit codes of containers, compared as in a Kubernetes Job's ``podFailurePolicy``.
 
-    A container that succeeded, or that has no exit code, is ignored. One of the others is enough, for
-    ``NotIn`` too.
+    A container that succeeded, or has no exit code, is ignored. One match is enough, for ``NotIn`` too.
 
     .. seealso:: https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
     """
@@ -142,7 +142,7 @@ class OnExitCodes:
 
 @dataclass(frozen=True, slots=True)
 class OnPodConditions:
-    """Conditions that the platform has set on the worker. One of the patterns is enough."""
+    """Condition: conditions that the platform has set on the worker. One match is enough."""
 
     patterns: tuple[ConditionEvidence, ...]
 
@@ -160,7 +160,7 @@ class OnPodConditions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnReasons:
     """
-    Reasons in one word: the platform's, of the worker or of a container, or the context's.
+    Condition: a reason in one word, the platform's, of the worker or of a container, or the context's.
 
     .. seealso:: :class:`airflow_resilience.context.StateChangeReason`
     """
@@ -178,12 +178,12 @@ class OnReasons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnTerminationMessage:
-    """Termination messages of the containers, and the message of the worker as a whole."""
+    """Condition: the termination messages of the containers, and the message of the worker as a whole."""
 
     pattern: Pattern
-    """Searched for anywhere in the first ``SEARCHED_LENGTH`` characters."""
+    """Found anywhere in the first ``SEARCHED_LENGTH`` characters."""
     containers: ContainerScope = EVERY_CONTAINER
-    """If a container is named, the message of the worker as a whole is not searched."""
+    """With the name of a container, the message of the worker as a whole is not searched."""
 
     def check(self, evidence: Evidence) -> Finding:
         """Search the messages."""
@@ -192,7 +192,7 @@ class OnTerminationMessage:
             messages.append(("the worker", evidence.message))
         for owner, message in messages:
             searched = (message or "")[:SEARCHED_LENGTH]
-            # A message often ends with a line break. Authors expect `$` to match before it too.
+            # A message often ends with a line break. Authors expect `$` to match before a line break too.
             if message and any(map(self.pattern.found_in, {searched, searched.removesuffix("\n")})):
                 return Finding(True, f"the message of {owner} matches {self.pattern.text!r}")
         known = " and ".join(owner for owner, message in messages if message)

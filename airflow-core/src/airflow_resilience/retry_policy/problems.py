@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What is wrong with a policy file, in the words of its author.
+Problems of a policy file, in the words of its author.
 
 The data is checked twice: pydantic checks each mapping by itself, and this module the file as a whole. The
-second check takes plain data, so that a mistake in one rule does not hide a name that no policy has.
+second check uses plain data: a mistake in one rule does not hide an unknown name of a policy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from airflow_resilience.retry_policy.schema import PolicyFile
 
 _Finding = tuple[Location, str]
 _EACH: Final = "*"
-"""In the path of a value: every item of a list."""
+"""In the path of a value, stands for every item of a list."""
 _Names = Iterable[tuple[Location, str]]
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][\w-]{0,60}", re.ASCII)
 _LISTED_NAMES: Final = 20
@@ -50,12 +50,12 @@ def path_of(location: Location) -> str:
 
 def find_problems(data: object, taken: Collection[str]) -> dict[Location, str]:
     """
-    Return everything that is wrong with the contents of a policy file, at most one problem for each location.
+    Return the problems of a policy file, at most one for each location.
 
     :param data: the contents, as :mod:`marked_yaml <airflow_resilience.retry_policy.marked_yaml>` reads them
     :param taken: names of the policies that exist without the file
     """
-    # The last problem of a location is kept: that a value is missing says more than that it is no list.
+    # The last problem of a location is kept: a missing value says more than a value that is no list.
     return dict([*_within_mappings(data), *_across_mappings(data, taken), *_empty_fields(data, ())])
 
 
@@ -103,7 +103,7 @@ def _across_mappings(data: object, taken: Collection[str]) -> Iterator[_Finding]
 
 
 def _repeated(names: _Names) -> Iterator[_Finding]:
-    """Find items that have the name of another item of their list."""
+    """Find items with the name of another item of their list."""
     first: dict[tuple[Location, str], Location] = {}
     for location, name in names:
         other = first.setdefault((location[:-2], name), location)
@@ -115,7 +115,7 @@ def _repeated(names: _Names) -> Iterator[_Finding]:
 
 
 def _names(data: object, *way: str, location: Location = ()) -> Iterator[tuple[Location, str]]:
-    """Return every text at the end of the path. Other shapes are left to pydantic."""
+    """Yield every text at the end of the path. Pydantic reports other types."""
     if not way:
         if isinstance(data, str):
             yield location, data
@@ -126,7 +126,7 @@ def _names(data: object, *way: str, location: Location = ()) -> Iterator[tuple[L
 
 
 def _empty_fields(data: object, location: Location) -> Iterator[_Finding]:
-    """Find fields without a value, which would look like conditions and be none."""
+    """Find fields without a value, which would look like conditions without being any."""
     for part, value in _entries(data):
         if value is None:
             yield (*location, part), "got nothing; allowed: a value, or to leave it out"

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Which policies are asked about a task's failures, and in which order."""
+"""Selects the policies that are asked about a task's failures, in their order."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from airflow_resilience.retry_policy.rule import (
 )
 
 POLICIES_KEY: Final = "retry_policies"
-"""Key of ``executor_config``: names of policies that the task's author asks for."""
+"""Key of ``executor_config``: names of policies."""
 RETRIES_KEY: Final = "pod_launch_failure_retries"
 """Key of ``executor_config``: relaunches for one try by all rules, instead of the policy's limit."""
 INFRASTRUCTURE_ENABLED_KEY: Final = "infrastructure_retry_enabled"
-"""Key of ``executor_config``: whether the task runs again if the infrastructure takes its worker."""
+"""Key of ``executor_config``: whether the task runs again after infrastructure has taken its worker."""
 INFRASTRUCTURE_LIMIT_KEY: Final = "infrastructure_retry_limit"
 """Key of ``executor_config``: infrastructure retries for each try, instead of the configured budget."""
 INFRASTRUCTURE_KEYS: Final = frozenset({INFRASTRUCTURE_ENABLED_KEY, INFRASTRUCTURE_LIMIT_KEY})
@@ -33,28 +33,28 @@ LARGEST_LIMIT: Final = 1_000_000
 
 
 class TaskOptions(NamedTuple):
-    """What a task's author asks for in ``executor_config``."""
+    """Options of a task in ``executor_config``."""
 
     policies: tuple[str, ...] = ()
     """Names of policies."""
     retries: int | None = None
     """Limit of all relaunches of a try; ``UNLIMITED`` for no limit, None for the policy's."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the values that were left out, a sentence each."""
+    """Sentences about ignored values."""
     infrastructure_retries: int | None = None
     """Infrastructure budget for each try; 0 for none, ``UNLIMITED`` for no limit, None for the configured
     one."""
     wants_infrastructure_retries: bool = False
-    """Whether the author asks for them without saying how many."""
+    """Whether infrastructure retries are switched on without a limit."""
 
 
 NO_OPTIONS: Final = TaskOptions()
-"""Of a task whose author asks for nothing."""
+"""Of a task without options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProfile:
-    """What the selection of a task's policies depends on."""
+    """Properties of a task on which the selection of its policies depends."""
 
     dag_id: str
     task_id: str
@@ -65,7 +65,7 @@ class TaskProfile:
 
 
 class SelectedPolicy(NamedTuple):
-    """A policy, and why it is asked."""
+    """A policy, and the reason of its selection."""
 
     policy: Policy
     why: str
@@ -77,18 +77,18 @@ class Selection:
 
     policies: tuple[SelectedPolicy, ...]
     retries: int | None = None
-    """The task's limit of all relaunches, which replaces that of a policy; None if it has none."""
+    """The task's limit of all relaunches, which replaces a policy's limit; None for no such limit."""
     infrastructure_retries: int | None = None
-    """The task's infrastructure budget, which replaces the configured one; None if it has none."""
+    """The task's infrastructure budget, which replaces the configured one; None for the configured one."""
     unknown: tuple[str, ...] = ()
-    """Names that the task's author has asked for, but no policy has."""
+    """Unknown names of policies in the task's options."""
 
 
 def select(policy_set: PolicySet, profile: TaskProfile) -> Selection:
     """
-    Choose the policies for a task: those of the operator, those it asks for, the default one; each once.
+    Choose the policies for a task, each once: selected ones, those of the task's options, the default one.
 
-    A name that does not exist is left out and reported: a policy file may change while tasks run.
+    An unknown name is ignored and reported: a policy file may change while tasks run.
     """
     known = policy_set.policies
     chosen: dict[str, str] = {}
@@ -109,7 +109,7 @@ def select(policy_set: PolicySet, profile: TaskProfile) -> Selection:
 
 
 def infrastructure_budget(options: TaskOptions, configured: InfrastructureBudget) -> int:
-    """Return how often, for each try, a task may run again after a loss; ``UNLIMITED`` for no limit."""
+    """Return the number of relaunches after losses for each try of a task; ``UNLIMITED`` for no limit."""
     own = _infrastructure_retries(configured, options)
     return configured.budget if own is None else own
 
@@ -121,7 +121,7 @@ def _infrastructure_retries(configured: InfrastructureBudget, options: TaskOptio
 
 
 def _why_selected(selector: Selector, profile: TaskProfile) -> str | None:
-    """Return what each stated field found in the task, or None if one found nothing."""
+    """Return the match of each stated field in the task; None if a field does not match."""
     patterns = [pattern for pattern in selector.dag_ids if fnmatchcase(profile.dag_id, pattern)]
     fields: tuple[tuple[str, Collection[str], Collection[str]], ...] = (
         ("queue", selector.queues, selector.queues & {profile.queue}),
@@ -136,10 +136,10 @@ def _why_selected(selector: Selector, profile: TaskProfile) -> str | None:
 
 def read_task_options(executor_config: object) -> TaskOptions:
     """
-    Read what a task's author asks for in ``executor_config``.
+    Read the options of a task in ``executor_config``.
 
-    A value that cannot be used is left out and reported. A typing error in one task must not stop the
-    scheduler, nor pass unnoticed.
+    An invalid value is ignored and reported. A typing error in one task must not stop the scheduler, nor pass
+    unnoticed.
     """
     if executor_config is None:
         return NO_OPTIONS
@@ -178,7 +178,7 @@ def _read_switch(config: dict[Any, Any], key: str) -> tuple[bool | None, tuple[s
 
 def _read_limit(config: dict[Any, Any], key: str) -> tuple[int | None, tuple[str, ...]]:
     value = config.get(key)
-    # In Python, True is an int. Its author did not mean a number.
+    # In Python, True is an int, but not meant as a number.
     if value is None:
         return None, ()
     if isinstance(value, int) and not isinstance(value, bool) and UNLIMITED <= value <= LARGEST_LIMIT:

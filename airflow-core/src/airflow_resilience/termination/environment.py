@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What a worker knows from its executor about the end that infrastructure may make to it: environment variables.
+Environment variables by which an executor prepares its worker for a termination by infrastructure.
 
-The executor's options need not be in the worker's configuration, and the budget is each task's own.
+A worker's configuration may lack the executor's options, and each task has its own budget.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 
 INFRASTRUCTURE_RETRY = "AIRFLOW_RESILIENCE_INFRASTRUCTURE_RETRY"
-"""``1`` in a worker whose task runs again if infrastructure takes the worker; otherwise it is not set."""
+"""``1`` in a worker whose task runs again if infrastructure takes the worker; not set otherwise."""
 
 GRACE_PERIOD = "AIRFLOW_RESILIENCE_TERMINATION_GRACE_PERIOD"
 """Seconds from SIGTERM to SIGKILL. For Kubernetes: the pod's ``terminationGracePeriodSeconds``."""
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 
 def runs_again(environment: Mapping[str, str]) -> bool:
-    """Whether this worker's task runs again if infrastructure takes the worker."""
+    """Return whether this worker's task runs again if infrastructure takes the worker."""
     return environment.get(INFRASTRUCTURE_RETRY) == "1"
 
 
 def grace_period(environment: Mapping[str, str]) -> float:
-    """Return the seconds from SIGTERM to SIGKILL. What cannot be used is logged, and the default taken."""
+    """Return the seconds from SIGTERM to SIGKILL. An invalid value is logged, and replaced by the default."""
     text = environment.get(GRACE_PERIOD, str(DEFAULT_GRACE_PERIOD))
     try:
         seconds = float(text)

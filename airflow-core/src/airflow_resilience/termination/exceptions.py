@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What an exception means that ends a task, in the words of AIP-97: pure.
+Meanings of exceptions that end a task, in the words of AIP-97: pure.
 
-Airflow's own exceptions are told by their names: they have moved from one module to another since 3.1.
+Airflow's own exceptions are recognised by name: their modules have changed since 3.1.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ _RESULTS = frozenset(
     }
 )
 _COMMUNICATION = "airflow.sdk.execution_time.comms"
-"""The module by which a task talks to its supervisor, and so to Airflow."""
+"""The module by which a task communicates with its supervisor, and so with Airflow."""
 
 
 def is_result(error: BaseException) -> bool:
-    """Whether an exception is a way to finish, and no failure."""
+    """Return whether an exception is a result, and no failure."""
     return not _RESULTS.isdisjoint(_airflows_names(error))
 
 
 def explain(error: BaseException | None, *, mask: Callable[[str], str] = str) -> ExecutionContext:
     """
-    Return what the exception means that has ended a task, in the worker that ran it.
+    Return the context of an exception that has ended a task, in its worker.
 
-    :param error: None if Airflow knows of none
-    :param mask: takes secrets out of the message, before it is cut: the beginning of a secret is one too
+    :param error: None for none
+    :param mask: masks secrets in the message, before the message is cut: the beginning of a secret is secret
+        too
     """
     category, reason = _classify(error)
     return ExecutionContext(category, reason, ContextSource.WORKER, _metadata(error, mask))
@@ -75,12 +76,12 @@ def _could_not_reach_airflow(error: BaseException) -> bool:
         response = getattr(error, "error", None)
         kind = getattr(getattr(response, "error", None), "value", None)
         return kind == "API_SERVER_ERROR" and _is_servers_fault(getattr(response, "detail", None))
-    # Before Airflow 3.3 a supervisor that cannot reach the API server hangs up.
+    # Before Airflow 3.3 a supervisor that cannot reach the API server closes the connection.
     return isinstance(error, OSError | EOFError) and _raised_in(error.__traceback__) == _COMMUNICATION
 
 
 def _is_servers_fault(detail: Any) -> bool:
-    """Whether there was no answer, or one that says nothing about the request."""
+    """Return whether there was no answer, or a server error."""
     status = detail.get("status_code") if isinstance(detail, dict) else None
     return status is None or (isinstance(status, int) and status >= 500)
 

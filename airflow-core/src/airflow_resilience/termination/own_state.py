@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What Airflow says about the task instance of this very process, asked while its worker is terminated."""
+"""Asks Airflow for the state of this process's task instance while its worker is terminated."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 ANSWER_WITHIN = 2.0
-"""Seconds. Little of a grace period, and far more than a request to an API server that answers at all."""
+"""Seconds: a small part of a grace period, and far more than a request to a healthy API server takes."""
 
 HAS_LOCK = hasattr(CommsDecoder, "_thread_lock")
-"""Whether the threads of a task ask its supervisor one after another."""
+"""Whether a lock serialises the requests of a task's threads to its supervisor."""
 
 log = logging.getLogger(__name__)
 
 
 class Terminator(enum.Enum):
-    """Who has the worker terminated."""
+    """Parties that terminate a worker."""
 
     INFRASTRUCTURE = "infrastructure"
-    """Airflow wants the task to run: nobody asked for the end of its worker."""
+    """Airflow wants the task to run: no user has asked for the termination."""
     USER = "user"
-    """Airflow does not want this run any more: it was cleared, marked or removed."""
+    """The task instance was cleared, marked or removed."""
     UNKNOWN = "unknown"
     """Airflow did not answer."""
 
@@ -50,16 +50,16 @@ class Terminator(enum.Enum):
 _WANTED = frozenset({TaskInstanceState.RUNNING, TaskInstanceState.QUEUED, TaskInstanceState.SCHEDULED})
 """
 States of a task that is to run. QUEUED and SCHEDULED: the executor has already replaced this worker. A user's
-clear makes a running task RESTARTING, and it stays that until its worker has ended.
+clear makes a running task RESTARTING until its worker has ended.
 """
 
 
 class Answer(NamedTuple):
-    """What Airflow says."""
+    """Airflow's answer."""
 
     terminator: Terminator
     context: ExecutionContext | None = None
-    """Why the worker is being terminated; None if that is unknown."""
+    """Reason of the termination; None if unknown."""
 
 
 _UNKNOWN = Answer(Terminator.UNKNOWN)
@@ -73,13 +73,13 @@ _INFRASTRUCTURE = Answer(
 
 def ask_airflow(ti: RuntimeTaskInstance, unanswered: list[SimpleQueue[Answer]] | None = None) -> Answer:
     """
-    Ask Airflow for the state of this task instance, and say who has its worker terminated, and why.
+    Ask Airflow for the state of this task instance, and return who terminates its worker, and why.
 
-    The supervisor goes on serving its task process while it waits for it to end. May be called in a signal
-    handler: if the code that is interrupted waits for the supervisor itself, there is no answer.
+    The supervisor still serves its terminating task process. May be called in a signal handler: there is no
+    answer if the interrupted code waits for the supervisor itself.
 
-    :param unanswered: the question whose answer an earlier call did not wait for. It is not asked again: an
-        API server may take longer for each answer than is waited.
+    :param unanswered: the unanswered request of an earlier call. The request is not repeated: an API server
+        may take longer for each answer than this function waits.
     """
     unanswered = [] if unanswered is None else unanswered
     answers = unanswered.pop() if unanswered else None
@@ -89,7 +89,7 @@ def ask_airflow(ti: RuntimeTaskInstance, unanswered: list[SimpleQueue[Answer]] |
     try:
         answers = answers or _begin_to_ask(ti)
         return answers.get(timeout=ANSWER_WITHIN)
-    except (Empty, RuntimeError):  # no answer; no thread for the question, as in a container out of processes
+    except (Empty, RuntimeError):  # no answer; no thread for the request, as in a container out of processes
         if answers:
             unanswered.append(answers)
         log.warning("Airflow did not say within %g seconds whether it still wants this task", ANSWER_WITHIN)
@@ -98,16 +98,16 @@ def ask_airflow(ti: RuntimeTaskInstance, unanswered: list[SimpleQueue[Answer]] |
 
 def _begin_to_ask(ti: RuntimeTaskInstance) -> SimpleQueue[Answer]:
     answers: SimpleQueue[Answer] = SimpleQueue()
-    # The supervisor repeats a request to an API server that is away, for minutes: a request cannot be timed.
-    # Not a Thread, which waits for locks that the interrupted code may hold until it has begun.
+    # The supervisor repeats a failing request for minutes, and a request has no timeout. A Thread would wait
+    # at its start for locks that the interrupted code may hold.
     _thread.start_new_thread(lambda: answers.put(_ask(ti)), ())
     return answers
 
 
 def _would_mix_answers() -> bool:
-    """Whether a question is under way that this one may not wait for."""
-    # From Airflow 3.2 on the code that is interrupted holds a lock, and other threads give it back. Before
-    # that there is none, and the answer to one question would be taken for that to the other.
+    """Return whether another request is under way for whose answer this one may not wait."""
+    # From Airflow 3.2 on a lock serialises requests: only the interrupted code cannot release it. Before 3.2,
+    # the answers to two requests would be mixed up.
     frames = [sys._getframe()] if HAS_LOCK else sys._current_frames().values()
     return any(map(_is_asking, frames))
 
@@ -120,7 +120,7 @@ def _is_asking(frame: FrameType | None) -> bool:
 
 def _ask(ti: RuntimeTaskInstance) -> Answer:
     map_index = -1 if ti.map_index is None else ti.map_index
-    # Airflow's own words: the states of mapped task instances are told apart by their index.
+    # Airflow's own key: mapped task instances have their index appended.
     name = ti.task_id if map_index < 0 else f"{ti.task_id}_{map_index}"
     try:
         states = ti.get_task_states(
@@ -131,8 +131,8 @@ def _ask(ti: RuntimeTaskInstance) -> Answer:
             return _INFRASTRUCTURE
         return Answer(Terminator.USER, _explain(state, ti))
     except (EOFError, OSError):
-        # Whoever acts by way of Airflow leaves the supervisor alive, which has the task end then. Before
-        # Airflow 3.3 it dies of the signal that the infrastructure sends to all processes of a worker.
+        # A user's action keeps the supervisor alive, which then ends the task. Before Airflow 3.3 the
+        # supervisor dies of the signal that infrastructure sends to all processes of a worker.
         log.warning("The supervisor of this task is gone: its worker is being terminated")
         return _INFRASTRUCTURE
     except Exception:
@@ -141,20 +141,20 @@ def _ask(ti: RuntimeTaskInstance) -> Answer:
 
 
 def _explain(state: str | None, ti: RuntimeTaskInstance) -> ExecutionContext:
-    """Say why Airflow does not want a task any more, by the state that it has given it."""
+    """Return why a run was ended, from the state of its task instance."""
     category, source = StateChangeCategory.USER_ACTION, ContextSource.API
     reason = StateChangeReason.MANUAL_STATE_CHANGE
     if state == TaskInstanceState.RESTARTING:
         reason = StateChangeReason.MANUAL_CLEAR
     elif state == TaskInstanceState.UP_FOR_RETRY:
-        # Only the scheduler does that to a task that runs: it has not heard of its worker.
+        # Only the scheduler sets this state of a running task: the worker's heartbeat is missing.
         category, source = StateChangeCategory.TIMEOUT, ContextSource.SCHEDULER
         reason = StateChangeReason.WORKER_LOST
     elif (
         state == TaskInstanceState.SKIPPED
         and ti.get_dagrun_state(dag_id=ti.dag_id, run_id=ti.run_id) == DagRunState.FAILED
     ):
-        # The scheduler does that to what runs when the time of a DAG run is over.
+        # The scheduler skips running tasks at the timeout of their DAG run.
         category, source = StateChangeCategory.TIMEOUT, ContextSource.SCHEDULER
         reason = StateChangeReason.DAG_RUN_TIMEOUT
     return ExecutionContext(category, reason, source, {MetadataKey.STATE.value: str(state or "removed")})

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Stands between Airflow and the methods by which it runs an operator."""
+"""Wraps the methods by which Airflow runs an operator."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 _METHODS = ("execute", "resume_execution")
-"""What Airflow calls of an operator: the second one after a deferral."""
+"""Methods of an operator that Airflow calls: the second one after a deferral."""
 
 
 def wrap_methods(task: BaseOperator, run: Callable[..., Any]) -> None:
     """
-    Have a function called in place of the methods by which Airflow runs an operator, once.
+    Replace the methods by which Airflow runs an operator with a function, for one call.
 
-    The operator's code meets itself as it was before: it may pickle or copy itself, or call its own
+    The operator's code meets itself unchanged: the operator may pickle or copy itself, or call its own
     ``execute()``.
 
     :param task: the operator, in the copy that is about to be executed
-    :param run: called with the method, and with what the method was to be called with
+    :param run: called with the method and its arguments
     """
     originals = {name: vars(task).get(name) for name in _METHODS}
 
