@@ -39,10 +39,7 @@ def parse_duration(text: object) -> float:
         )
     try:
         seconds = durationpy.from_str(text).total_seconds()
-    except (
-        OverflowError,
-        ValueError,
-    ):  # more than a timedelta holds; which one, depends on the library
+    except (OverflowError, ValueError):  # more than a timedelta holds, in old and new versions of the library
         seconds = inf
     if seconds > LONGEST_DURATION:
         raise ValueError(f"got {text!r}; a duration is {format_duration(LONGEST_DURATION)} at most")

@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What ``lint``, ``show`` and ``explain`` answer, and their exit codes, with Airflow or without.
+Answers and exit codes of ``lint``, ``show`` and ``explain``, with Airflow or without.
 
-An answer depends on what is handed in: the policies, the pods, and what is known of their tasks.
+An answer depends on its arguments: the policies, the pods, and the facts about their tasks.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def lint(args: Namespace) -> int:
 
 
 def show(effective: EffectivePolicies, output: str) -> int:
-    """Show policies, and where they come from."""
+    """Show policies and their origin."""
     if output == "table":
         show_policies(make_console(), effective)
     else:
@@ -93,7 +93,7 @@ def find_file(args: Namespace) -> str | None:
     """
     Return the file whose pods are to be explained; None for a pod of the cluster.
 
-    :raises CommandError: if none of both is named, or both
+    :raises CommandError: if neither is named, or both
     """
     if (args.name is None) == (args.file is None):
         raise CommandError("one of both is needed: a name, of which - is standard input, or --file")
@@ -102,7 +102,7 @@ def find_file(args: Namespace) -> str | None:
 
 def read_policies_of(conf: Any, path: str | None = None) -> PolicySet:
     """
-    Read the policies that an executor would start with. Options that they do not depend on are not looked at.
+    Read the policies that an executor would start with. Other options are ignored.
 
     :param conf: something with the method ``get()`` of Airflow's configuration
     :param path: another policy file than the configured one

@@ -3,7 +3,7 @@
 """
 The commands that both ``airflow kubernetes-resilience`` and ``airflow-resilience`` have, and their options.
 
-Every call of ``airflow`` imports this module. So it imports nothing else.
+Every call of ``airflow`` imports this module, which therefore imports nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Argument(NamedTuple):
     options: dict[str, Any]
 
     def add_to_parser(self, parser: ArgumentParser) -> None:
-        """Have a parser understand it."""
+        """Add the option to a parser."""
         parser.add_argument(*self.flags, **self.options)
 
 

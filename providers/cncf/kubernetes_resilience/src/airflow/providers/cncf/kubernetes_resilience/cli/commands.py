@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The commands as Airflow calls them. The code of a command is imported when it is run."""
+"""The commands as Airflow calls them. The code of a command is imported at its run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _command(path: str) -> Callable[[Namespace], None]:
     Make a command from a function of this package that returns an exit code.
 
     An error that the user can correct is one sentence on stderr, without a traceback. Before Airflow 3.3, log
-    lines went to stdout, between the results. They are suppressed; ``--verbose`` shows them.
+    lines went to stdout, between the results. These lines are suppressed; ``--verbose`` shows them.
     """
     function = lazy_load_command(f"airflow.providers.cncf.kubernetes_resilience.cli.{path}")
 
@@ -31,7 +31,7 @@ def _command(path: str) -> Callable[[Namespace], None]:
         except AirflowConfigException as error:
             code = refuse(str(error))
         except SQLAlchemyError as error:
-            # Without the SQL statement: it does not help somebody who forgot to migrate.
+            # The SQL statement does not help a user who forgot to migrate.
             cause = getattr(error, "orig", None) or error
             code = refuse(f"the metadata database does not answer as it should: {cause}")
         return code

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``airflow kubernetes-resilience generate-dag-yaml``: the pods of a Dag as they would be launched."""
+"""``airflow kubernetes-resilience generate-dag-yaml``: the pods of a Dag before their launch."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ FOLDER = "airflow_yaml_output"
 """As the official command names it."""
 
 _NO_ID = UUID(int=0)
-"""Stands for the identifiers that a task instance is given when its run is made."""
+"""Stands for identifiers that a task instance gets with its run."""
 
 AT_LAUNCH = "set-at-launch"
-"""Stands for what is not known before the launch, or is secret."""
+"""Stands for values that are unknown before the launch, or secret."""
 
 
 def generate_dag_yaml(args: Namespace) -> int:
-    """Write a file for each task that an executor of ours would launch; say which tasks are left out."""
+    """Write a file for each task of our executors; print the tasks without a file."""
     if args.logical_date is None:
         raise CommandError("--logical-date is needed")
     names, ours = _read_names()
@@ -103,7 +103,7 @@ def _read_names() -> tuple[Sequence[ExecutorName], Sequence[ExecutorName]]:
 
 
 def _texts_of(name: ExecutorName) -> set[str]:
-    """Return by what a task can name an executor: an alias, a class with its module, or without."""
+    """Return the names by which a task can choose an executor: alias, class, class with its module."""
     texts = {name.module_path, name.module_path.rpartition(".")[2]}
     return texts | {name.alias} if name.alias else texts
 
@@ -112,7 +112,7 @@ def _is_ours(name: ExecutorName) -> bool:
     try:
         class_, _ = ExecutorLoader.import_executor_cls(name)
     except ImportError:
-        return False  # that of another provider, which is not installed here
+        return False  # an executor of a provider that is not installed
     return issubclass(class_, KubernetesExecutor)
 
 
@@ -136,7 +136,7 @@ def _choose(names: Sequence[ExecutorName], wanted: str | None, team: str | None)
 def _find_bundle(dag_id: str, named: Sequence[str] | None) -> str | None:
     with create_session() as session:
         row = session.get(DagModel, dag_id)
-        # It has no row if it was found in a bundle that was named, and has never been deployed.
+        # A Dag of a named bundle that was never deployed has no row.
         return row.bundle_name if row else next(iter(named or ()), None)
 
 
@@ -156,14 +156,14 @@ def make_workload(task: Any, model: DagModel, run: DagRun) -> ExecuteTask:
 
 def _preview(executor: KubernetesExecutor, workload: ExecuteTask) -> dict[str, Any]:
     try:
-        # As it would be sent: a hook may set enums, and YAML takes none.
+        # A request would be JSON too: a hook may set enums, which YAML does not accept.
         return cast("dict[str, Any]", json.loads(json.dumps(preview(executor, workload))))
     except AirflowConfigException:
         raise
     except Exception as error:
         # A template, an override or a hook may fail in any way.
         why = describe(error)
-        if isinstance(error.__cause__, Exception):  # the provider's own errors say no more than where
+        if isinstance(error.__cause__, Exception):  # the provider's own errors have only the place
             why = f"{type(error).__name__}: {describe(error.__cause__)}"
         raise CommandError(f"{workload.ti.dag_id}.{workload.ti.task_id} has no pod: {why}") from error
 
@@ -172,11 +172,11 @@ def preview(executor: KubernetesExecutor, workload: ExecuteTask) -> dict[str, An
     """
     Return the manifest of the pod in which a task would be launched first. Nothing is launched.
 
-    What only a launch has is :data:`AT_LAUNCH`: its id, the scheduler's, and the token, which is secret.
+    Values of a launch are :data:`AT_LAUNCH`: its id, the scheduler's id, and the secret token.
 
     :param executor: one that has not been started
     :raises AirflowConfigException: if a configured value or the task's ``executor_config`` is wrong
-    :raises Exception: if a coordinator's template cannot be used, and as :meth:`.PodBuilder.build` does
+    :raises Exception: for an invalid template of a coordinator, and as :meth:`.PodBuilder.build` does
     """
     settings, ti = read_settings(executor.conf), workload.ti
     launch = Launch(ti.key, str(ti.id), launch_id=AT_LAUNCH, waiting=Waiting(_accept(executor, workload)))
@@ -192,7 +192,7 @@ def preview(executor: KubernetesExecutor, workload: ExecuteTask) -> dict[str, An
 
 
 def _accept(executor: KubernetesExecutor, workload: ExecuteTask) -> KubernetesJob:
-    """Have the inherited executor make of a workload what a pod is built from."""
+    """Have the inherited executor turn a workload into the job from which a pod is built."""
     ti, executor.task_queue = workload.ti, Queue()
     executor.scheduler_job_id = AT_LAUNCH
     super(KubernetesExecutor, executor).execute_async(

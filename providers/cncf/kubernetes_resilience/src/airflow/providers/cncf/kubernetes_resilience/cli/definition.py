@@ -3,8 +3,8 @@
 """
 The commands of ``airflow kubernetes-resilience`` and their options.
 
-Every call of ``airflow`` imports this module. So it imports only definitions: Airflow's own, and those
-in ``arguments.py``. Each command imports what it needs when it is run.
+Every call of ``airflow`` imports this module, which therefore imports only definitions: Airflow's own, and
+those in ``arguments.py``. Each command has its imports at its run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _argument(*flags: str, **options: Any) -> Arg:
 
 
 def _shared(name: str, command: Command, *more: Arg) -> ActionCommand:
-    """Describe a command that does not need Airflow to those who have it. ``more`` is what needs it."""
+    """Describe a shared command for Airflow. ``more`` are options that need Airflow."""
     return ActionCommand(
         name=name,
         help=command.help,

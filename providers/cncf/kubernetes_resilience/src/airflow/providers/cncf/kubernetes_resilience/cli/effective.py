@@ -94,7 +94,7 @@ def describe_infrastructure(infrastructure: InfrastructureBudget) -> dict[str, A
 
 
 def describe_limit(limit: int | None) -> str | None:
-    """Return a limit in words; None if there is none of that kind."""
+    """Return a limit in words; None for no limit."""
     if limit is None:
         return None
     return "unlimited" if limit == UNLIMITED else str(limit)
@@ -166,12 +166,12 @@ def _describe_task(task: TaskProfile) -> dict[str, object]:
 
 
 class PolicyInForce(NamedTuple):
-    """A policy, and why it applies."""
+    """A policy, and the reason for which it applies."""
 
     policy: Policy
     why: str
     origin: str
-    """The file that it stands in, or ``built-in``."""
+    """The policy's file, or ``built-in``."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the policy as JSON has it."""
@@ -180,7 +180,7 @@ class PolicyInForce(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicies:
-    """What is in force."""
+    """The policies in force, for all tasks or for one."""
 
     policies: PolicySet
     task: TaskProfile | None = None
@@ -196,12 +196,12 @@ class EffectivePolicies:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Names that the task asks for, but no policy has."""
+        """Unknown names of policies in the task's options."""
         return select(self.policies, self.task).unknown if self.task else ()
 
     @property
     def task_budget(self) -> int | None:
-        """The task's infrastructure budget in place of the configured one; None if it asks for no other."""
+        """The task's infrastructure budget in place of the configured one; None for the configured one."""
         return select(self.policies, self.task).infrastructure_retries if self.task else None
 
     def _chosen(self) -> Iterator[tuple[Policy, str]]:
@@ -218,7 +218,7 @@ class EffectivePolicies:
                 yield policy, "for tasks that ask for it"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON has it."""
+        """Return the policies in force as JSON has them."""
         policies = self.policies
         return {
             "origin": policies.origin,

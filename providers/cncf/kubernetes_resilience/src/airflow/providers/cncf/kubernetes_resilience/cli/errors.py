@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""How a command refuses, and how it ends."""
+"""Refusals and ends of commands."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings impo
 from airflow_resilience.retry_policy.document import PolicyFileError
 
 NO_ANSWER: Final = 2
-"""Exit code of a command that cannot answer. It is argparse's for wrong options."""
+"""Exit code of a command that cannot answer; argparse has the same code for wrong options."""
 INTERRUPTED: Final = 128 + signal.SIGINT
-"""Exit code of a command that somebody breaks off, as shells have it. Nothing is said about it."""
+"""Exit code of an interrupted command, as shells have it. No message is printed."""
 
 
 class CommandError(Exception):
-    """An input of the user cannot be used. The text says what, and why."""
+    """An input of the user cannot be used. The text has the input and the reason."""
 
 
 def refuse(text: str) -> int:
@@ -38,9 +38,9 @@ def refuse(text: str) -> int:
 
 def run_command(run: Callable[[], int]) -> int:
     """
-    Run a command, whatever its input is and its output goes to. Return its exit code.
+    Run a command with any input and output. Return its exit code.
 
-    1 is an answer of ``explain``, so nothing that goes wrong ends with it, as it does by default in Python.
+    Exit code 1 is an answer of ``explain``, so no error has this code, Python's own for errors.
 
     .. seealso:: https://docs.python.org/3/library/signal.html#note-on-sigpipe
     """
@@ -62,12 +62,12 @@ def run_command(run: Callable[[], int]) -> int:
 
 
 def _discard_rest(stream: TextIO) -> None:
-    """Have nothing left to write when Python ends: that would fail again, and be another exit code."""
+    """Discard buffered output: Python's flush at its end would fail, and change the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _prepare_streams() -> None:
-    """Have a closed stream drop what is written to it, and standard output write any character."""
+    """Have a closed stream discard its output, and standard output accept any character."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until Python ends

@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-``airflow kubernetes-resilience explain``: what is decided about a pod, and why.
+``airflow kubernetes-resilience explain``: the decision about a pod, and its reasons.
 
-A pod of the cluster is read from the API server, and what the decision depends on from the metadata database.
+A pod of the cluster is read from the API server, and facts about its task from the metadata database.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def from_cluster(name: str, namespace: str | None, kube_config: KubeConfig) -> P
     Ask the API server for one pod.
 
     :param namespace: None for that of the executor's pods
-    :raises CommandError: if it cannot be read
+    :raises CommandError: if the pod cannot be read
     """
     namespace = namespace or kube_config.executor_namespace
-    # The other arguments have no effect in the scheduler either. This call would not take each of them.
+    # The other arguments have no effect in the scheduler either, and this call does not accept each of them.
     limit = kube_config.kube_client_request_args.get(REQUEST_TIMEOUT) or CLIENT_TIMEOUT
     what = f"pod {namespace}/{name}"
     with _asking_for(what):
@@ -89,15 +89,15 @@ def _asking_for(what: str) -> Iterator[None]:
     except (HTTPError, OSError) as error:
         raise CommandError(f"the Kubernetes API server does not answer: {error}") from error
     except Exception as error:
-        # A kubeconfig may be anything, so may what the deployment's own client raises, or a proxy answers.
+        # A kubeconfig, a client of the deployment's own, or a proxy may cause any exception.
         raise CommandError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
     """
-    Read the task instance of a pod and its ledger. Without them, read what the pod says.
+    Read the task instance of a pod and its ledger. Without these, read the pod's annotations.
 
-    :param phase: how far the task had come; None if that is to be found out
+    :param phase: phase of the task; None for the phase in the database
     """
     key, ti_id, ti = task_key(facts.annotations), ti_id_of(facts), TaskInstance
     if key is None or ti_id is None:
@@ -121,7 +121,7 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
     hostname = present.hostname if present else None
     host = locate(hostname, name=facts.ref.name, addresses=facts.addresses)
     entry = whole_try.of_worker(facts.ref.uid)
-    # A pod that was given up may have started after all. One that had ended has run nothing of its task.
+    # A pod that was given up may have started after all. A pod that had ended has run nothing of its task.
     if runs and host is Place.HERE and entry is not None and entry.was_pending:
         entry = None
     if phase is None:

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Why a pod failed, what is decided about it, and why. Pure."""
+"""Explains the failure of a pod, the decision, and its reasons. Pure."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ _ASSUMED = "only the ids of its task are known, and earlier launches are taken t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What policies look at besides the pod itself."""
+    """Facts for policies besides the pod itself."""
 
     profile: TaskProfile
     earlier: Sequence[Decision] | None
-    """Decisions about earlier failures of the try in this phase, oldest first; None if they are not known."""
+    """Decisions about earlier failures of the try in this phase, oldest first; None if unknown."""
     phase: Phase | None = None
-    """How far the task had come, if that is known."""
+    """Phase of the task; None if unknown."""
     recorded: str | None = None
-    """The reason with which the ledger has the failure of this pod; None if it has none."""
+    """Reason of the pod's failure in the ledger; None without an entry."""
     decided: Decision | None = None
-    """What was decided about it, if no policy was asked: in an outage, for example."""
+    """Decision that was made without policies, in an outage for example."""
     source: str
-    """A sentence about where it is from, and what is missing."""
+    """A sentence about the origin of these facts, and missing ones."""
 
 
 def from_pod(facts: PodFacts, why: str = "The manifest alone") -> Circumstances:
     """
-    Read what the pod itself says of its task.
+    Read facts about a pod's task from the pod itself.
 
-    :param why: why nothing else is known
+    :param why: reason for the lack of other facts
     """
     return Circumstances(
         profile=TaskProfile(
@@ -70,13 +70,13 @@ def from_pod(facts: PodFacts, why: str = "The manifest alone") -> Circumstances:
 
 
 class State(StrEnum):
-    """How far a pod has come."""
+    """States of a pod."""
 
     FAILED = "failed"
     ENDING = "ending"
-    """It is being deleted."""
+    """The pod is being deleted."""
     WAITING = "waiting"
-    """It has not started yet, for a reason that may pass."""
+    """The pod has not started yet, for a reason that may pass."""
     ALIVE = "alive"
     SUCCEEDED = "succeeded"
 
@@ -100,7 +100,7 @@ class Standing:
 
     state: State
     failure: PodFailure | None
-    """How it failed. While it is ending or waiting: how it will fail if nothing changes."""
+    """Failure of the pod. While ending or waiting: the failure that follows if nothing changes."""
 
     @property
     def text(self) -> str:
@@ -115,9 +115,9 @@ def examine(
     Say whether a pod has failed.
 
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
-    :param still_queued: whether the task instance is known to be still queued; a worker that has succeeded
-        then counts as failed, because it has not reported
-    :param recorded: the reason with which the ledger has its failure; None if it has none
+    :param still_queued: whether the task instance is known to be still queued; a successful worker then
+        counts as failed, without a report
+    :param recorded: reason of the pod's failure in the ledger; None without an entry
     """
     if failure := find_failure(facts, given_up_reasons=given_up_reasons):
         return Standing(State.FAILED, failure)
@@ -138,11 +138,11 @@ def examine(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is decided about a failure."""
+    """The decision about a failure."""
 
     classified: Classified
     dependency: Dependency | None
-    """What was not available, if others need it too: it is away if several launches say so."""
+    """Dependency that was not available; several failed launches open an outage."""
     selection: Selection
     trace: Trace
     """Its decision has the longest delay: that without jitter."""
@@ -152,7 +152,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One pod, explained."""
+    """The explanation of a pod."""
 
     facts: PodFacts
     phase: Phase
@@ -164,13 +164,13 @@ class Explanation:
 
     @property
     def exit_code(self) -> int:
-        """0 for a relaunch, 1 if anything else becomes of the task, 3 for a pod that has not failed."""
+        """0 for a relaunch, 1 for another action, 3 for a pod that has not failed."""
         if self.standing.state is not State.FAILED or self.answer is None:
             return 3
         return 0 if self.answer.trace.decision.action is Action.RELAUNCH else 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
+        """Return the explanation for JSON."""
         return {
             "pod": _facts(self.facts),
             "phase": self.phase,
@@ -192,8 +192,7 @@ def explain(
     """
     Explain a pod.
 
-    :param phase: how far the task had come; None for what the circumstances say, and if they do not say
-        it, it counts as the launch
+    :param phase: phase of the task; None for the phase of the circumstances, else the launch
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
     """
     phase = phase or circumstances.phase
@@ -228,7 +227,8 @@ def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: 
 
     earlier = circumstances.earlier
     if earlier is None:
-        # Whatever is decided about this one: without a relaunch after each of them it would not be there.
+        # Each earlier launch was followed by a relaunch, despite the decision about this one: the pod proves
+        # that.
         earlier = [replace(ask((), _no_jitter).decision, action=Action.RELAUNCH)] * (number - 1)
     return Answer(
         classified=classified,

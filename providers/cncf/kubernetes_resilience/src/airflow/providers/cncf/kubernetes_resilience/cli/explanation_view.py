@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""An explanation, for people."""
+"""Explanations for people."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NODES = {
 
 
 def show_explanation(console: Console, explanation: Explanation) -> None:
-    """Print everything that led to the decision, in its order."""
+    """Print the steps to the decision in their order."""
     facts = explanation.facts
     print_heading(console, f"Pod {facts.ref}")
     print_names(console, _facts(explanation))

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``airflow kubernetes-resilience history``: what the audit log says about failures of a task."""
+"""``airflow kubernetes-resilience history``: the failures of a task in the audit log."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from airflow_resilience.retry_policy.durations import format_duration
 
 @dataclass(frozen=True, slots=True)
 class TryEnd:
-    """One row about the loss of a worker, or about another end of the task, and what it says."""
+    """A row about the loss of a worker, or about another end of the task, and its content."""
 
     row: Log
     said: LedgerEntry | StoredContext
 
     @property
     def entry(self) -> LedgerEntry | None:
-        """What the ledger says; None if no worker was lost."""
+        """Entry of the ledger; None for a failure without a lost worker."""
         return self.said if isinstance(self.said, LedgerEntry) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything that is known, for JSON."""
+        """Return all facts for JSON."""
         entry = self.entry
         return {
             "when": self.row.dttm,
@@ -86,8 +86,7 @@ def history(args: Namespace) -> int:
     """
     List the failures of a task, oldest first.
 
-    These are the worker pods that it has lost, before it started and while it ran, and what else has ended
-    its tries.
+    Failures are lost worker pods, before the start of the task and while it ran, and other ends of tries.
     """
     with create_session() as session:
         rows = list(_read(args, session=session))

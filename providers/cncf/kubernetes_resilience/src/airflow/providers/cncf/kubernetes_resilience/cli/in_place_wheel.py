@@ -3,8 +3,9 @@
 """
 ``airflow kubernetes-resilience build-provider-wheel``: the official provider's wheel, with this executor.
 
-The official module is moved as it is, and a new one takes its place: all that the official one has, but for
-the executor. So ``executor = KubernetesExecutor`` means this one, and nothing else of the provider changes.
+The official module is moved unchanged, and a new module takes its place, with all names of the official one,
+but this executor. So ``executor = KubernetesExecutor`` means this executor, and nothing else of the provider
+changes.
 
 .. seealso:: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
@@ -39,7 +40,7 @@ OFFICIAL = "apache-airflow-providers-cncf-kubernetes"
 OURS = ("airflow-provider-cncf-kubernetes-resilience", "airflow-resilience")
 
 LOCAL_VERSION = "resilience.1"
-"""The new version has it after a ``+``. The number is another one when the wheel is made otherwise."""
+"""Part of the new version after the ``+``. The number changes with the way of making the wheel."""
 
 _EXECUTOR = f"{OFFICIAL_EXECUTOR_MODULE.replace('.', '/')}.py"
 _MOVED_EXECUTOR = f"{MOVED_EXECUTOR_MODULE.replace('.', '/')}.py"
@@ -84,16 +85,16 @@ class _Member(NamedTuple):
     """A file of a wheel."""
 
     info: ZipInfo
-    """From the official wheel: what the new one's is like."""
+    """Entry of the official wheel, whose time and attributes the new entry has."""
     data: bytes
 
 
 class _Wheel(NamedTuple):
-    """What is used of a wheel."""
+    """The used parts of a wheel."""
 
     version: Version
     tag: str
-    """The rest of its name: a build number, the Python tag and so on."""
+    """Rest of the file name: a build number, the Python tag and so on."""
     dist_info: str
     """Name of the folder with the metadata."""
     members: dict[str, _Member]
@@ -101,7 +102,7 @@ class _Wheel(NamedTuple):
 
 def build_provider_wheel(args: Namespace) -> int:
     """
-    Make a wheel of the provider that has this executor under the official one's path, and say where it is.
+    Make a wheel of the provider with this executor under the official one's path, and print its path.
 
     The same input gives the same bytes: the times of its files are those of the official wheel.
     """
@@ -130,12 +131,12 @@ def _read(path: Path) -> _Wheel:
     except (BadZipFile, EOFError, zlib.error) as error:
         raise CommandError(f"{path} is not a wheel: {error}") from error
     except (ValueError, KeyError, InvalidRecordEntry) as error:
-        # Of the wheel's name, of its dist-info folder, or of what is and is not in there.
+        # These are raised for the wheel's name, its dist-info folder, or the content of that folder.
         raise CommandError(f"{path} is not a wheel as it should be: {_problem(path, error)}") from error
 
 
 def _problem(path: Path, error: Exception) -> str:
-    """Say what is wrong: of the library's list of problems, which may have one for each file, the first."""
+    """Return the first of the library's problems, which may be one for each file."""
     first, *more = getattr(error, "issues", None) or [str(error)]
     problem = str(first).removeprefix(f"In {path}, ")
     return f"{problem}, and {len(more)} problems more" if more else problem
@@ -145,8 +146,8 @@ def _checked(path: Path, archive: ZipFile, source: WheelFile) -> _Wheel:
     """
     Read a wheel that can be used.
 
-    :raises CommandError: for any other
-    :raises ValueError: if it is none
+    :raises CommandError: for a wheel that cannot be used
+    :raises ValueError: if the file is no wheel
     """
     about = parse_metadata_file(source.read_dist_info("METADATA"))
     if canonicalize_name(str(about["Name"])) != OFFICIAL:
@@ -173,12 +174,12 @@ def _check_record(source: WheelFile, archive: ZipFile) -> None:
     """
     Compare the files with ``RECORD``.
 
-    :raises ValueError: if one of them is not as it says, or not there, or not named
-    :raises InvalidRecordEntry: if it cannot be read
+    :raises ValueError: if a file differs from ``RECORD``, is missing, or is not named
+    :raises InvalidRecordEntry: if ``RECORD`` cannot be read
     """
     lines = source.read_dist_info("RECORD").splitlines()
     named = {name for name, _, _ in parse_record_file(lines)}
-    # The library asks only whether what is there is named.
+    # The library checks only that existing files are named.
     if lost := sorted(named.difference(archive.namelist())):
         raise ValueError(f"{lost[0]} is named in RECORD, and is not there")
     source.validate_record()
@@ -191,7 +192,7 @@ def _supported() -> SpecifierSet:
 
 
 def _modify(wheel: _Wheel, version: Version) -> dict[str, _Member]:
-    """Return the members of the new wheel. ``RECORD`` is the last one, as it should be."""
+    """Return the members of the new wheel. ``RECORD`` is the last one, as the specification recommends."""
     members = dict(wheel.members)
     official = members[_EXECUTOR]
     members[_MOVED_EXECUTOR] = official
@@ -222,7 +223,7 @@ def _describe(about: bytes, version: Version, changes: str) -> bytes:
     """
     Change the metadata: version, requirements, and a notice of the changes.
 
-    As text: a parser of mails would fold and encode other lines anew.
+    The metadata are changed as text: a parser of mails would fold and encode other lines anew.
     """
     fields, _, description = about.decode().partition("\n\n")
     fields = re.sub(r"^Version: .*$", f"Version: {version}", fields, count=1, flags=re.MULTILINE)

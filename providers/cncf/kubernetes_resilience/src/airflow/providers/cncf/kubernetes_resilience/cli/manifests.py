@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The manifests of the pods that a user asks about: from a file, from a pipe."""
+"""Reads the manifests of pods from a file or from a pipe."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def from_file(name: str) -> list[PodFacts]:
 
 def from_content(content: bytes, source: str) -> list[PodFacts]:
     """
-    Read the pods of JSON or YAML, as :func:`from_file` does. It is UTF-8, whatever the locale is.
+    Read the pods of JSON or YAML, as :func:`from_file` does. The encoding is UTF-8 with any locale.
 
     :param source: where it is from, for an error
     :raises CommandError: if there is no pod in it, or something else
     """
     try:
         documents = _parse(content.decode())
-    except Exception as error:  # from yaml also what a value raises: !!bool x is a KeyError
+    except Exception as error:  # yaml also raises errors of values: !!bool x is a KeyError
         raise CommandError(f"{source}: cannot be read: {error}") from error
     pods = [read_manifest(item, source) for document in documents for item in _items(document)]
     if not pods:
@@ -85,7 +85,7 @@ def read_manifest(manifest: Any, source: str) -> PodFacts:
     Read a pod.
 
     :param source: where it is from, for an error
-    :raises CommandError: if it is none
+    :raises CommandError: if the manifest is no pod
     """
     # The items of a PodList have no kind.
     kind = manifest.get("kind", "Pod") if isinstance(manifest, dict) else type(manifest).__name__

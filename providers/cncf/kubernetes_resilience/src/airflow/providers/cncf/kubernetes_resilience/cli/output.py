@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Results, in the formats that Airflow's own commands have.
+Prints results in the formats of Airflow's own commands.
 
-Airflow's console would bring all of Airflow along, and commands that do without it print in the same formats.
+Airflow's console would import all of Airflow, and commands without Airflow print in the same formats.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rich.table import Table
 from rich.text import Text
 
 _WIDTH_OF_A_FILE: Final = 200
-"""Columns of what no terminal shows."""
+"""Columns of output that is not for a terminal."""
 
 
 class _Console(Console):
-    """Leaves it to :func:`.errors.run_command` what becomes of a command whose output nobody reads."""
+    """Leaves a closed pipe to :func:`.errors.run_command`."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -37,7 +37,7 @@ def make_console() -> Console:
 
 
 def print_text(text: str) -> None:
-    """Print a text as it is, however long its lines are."""
+    """Print a text without breaking lines."""
     sys.stdout.write(f"{text}\n")
 
 
@@ -62,7 +62,7 @@ def print_rows(data: Sequence[Any], rows: Sequence[dict[str, object]], output: s
     """
     Print results that are the rows of one table.
 
-    :param data: all that is known, for programs
+    :param data: all facts, for programs
     :param rows: the columns for people
     :param output: ``json``, ``yaml``, ``plain`` or ``table``
     """
@@ -75,7 +75,7 @@ def print_rows(data: Sequence[Any], rows: Sequence[dict[str, object]], output: s
 
 
 def print_heading(console: Console, text: str) -> None:
-    """Print the title of what follows."""
+    """Print a title."""
     console.print(f"\n{text}", style="bold", markup=False, highlight=False)
 
 
@@ -94,7 +94,7 @@ def print_names(console: Console, named: Iterable[tuple[str, object]]) -> None:
 
 
 def print_table(console: Console, rows: Sequence[Mapping[str, object]]) -> None:
-    """Print rows with the same columns. Empty columns are left out; without rows, nothing is printed."""
+    """Print rows with the same columns. Empty columns are omitted; without rows, nothing is printed."""
     columns = [name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)]
     if not columns:
         return

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``airflow kubernetes-resilience policy show``: what is in force, also for one task."""
+"""``airflow kubernetes-resilience policy show``: the policies in force, also for one task."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def show(args: Namespace) -> int:
 
 def _read_task(dag_id: str, task_id: str, *, session: Session) -> TaskProfile:
     """
-    Read what the policies of a task depend on, from the latest version of its Dag.
+    Read the profile of a task from the latest version of its Dag.
 
     A mapped task has one definition, so all of its instances have the same policies.
 
-    :raises CommandError: if there is no such Dag, or no such task in it
+    :raises CommandError: if the Dag, or its task, does not exist
     """
     row = SerializedDagModel.get(dag_id, session=session)
     if row is None:

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-``airflow-resilience`` and ``kubectl airflow-explain``: what needs neither Airflow nor its database.
+``airflow-resilience`` and ``kubectl airflow-explain``: commands without Airflow and its database.
 
-They read the same configuration as the other form of these commands. Where there is no ``airflow.cfg``, as on
-the machine of somebody with ``kubectl``, stderr says so.
+The configuration is the same as for the commands of ``airflow``. A missing ``airflow.cfg``, as on the machine
+of a ``kubectl`` user, is reported on stderr.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _ask_kubectl(args: Namespace) -> bytes:
         raise CommandError("there is no kubectl on PATH")
     stated = {name: getattr(args, name) for name in ("namespace", "context", "kubeconfig")}
     options = [f"--{name}={value}" for name, value in stated.items() if value is not None]
-    # As a list, without a shell: a name is a name.
+    # The command is a list, without a shell that would interpret names.
     command = [program, "get", "pod", "--output=json", *options, "--", args.name]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603
     if done.returncode:
@@ -86,7 +86,7 @@ _OUTPUT: Final = argument(
 
 
 class Quick(NamedTuple):
-    """A command, and what runs it."""
+    """A command and its function."""
 
     command: Command
     run: Callable[[Namespace], int]
@@ -114,7 +114,7 @@ COMMANDS: Final = {
         Command(help="Show retry policies, and where they come from", args=(*SHOW.args, _OUTPUT)), _show
     ),
 }
-"""Those of ``airflow-resilience``."""
+"""Commands of ``airflow-resilience``."""
 
 PLUGIN: Final = Quick(
     EXPLAIN._replace(
@@ -178,12 +178,12 @@ def _run(parser: ArgumentParser, arguments: Sequence[str] | None) -> int:
 
 class Configuration:
     """
-    Answers from environment variables and airflow.cfg as Airflow's configuration does, for options without
-    a deprecated name.
+    Reads environment variables and airflow.cfg as Airflow's configuration does, for options without a
+    deprecated name.
 
     Values from commands and secrets backends are for sensitive options only, of which none is asked for.
 
-    :raises CommandError: if airflow.cfg is there and cannot be read; an empty path is the working directory
+    :raises CommandError: if an existing airflow.cfg cannot be read; an empty path is the working directory
 
     .. seealso:: https://airflow.apache.org/docs/apache-airflow/stable/howto/set-config.html
     """
@@ -197,7 +197,7 @@ class Configuration:
 
     def _read(self) -> bool:
         try:
-            # Not by the parser's own method, which takes a file that cannot be read for none.
+            # The parser's own method would ignore a file that cannot be read.
             self._parser.read_string(self.file.read_text(encoding="utf-8"), str(self.file))
         except FileNotFoundError:
             return False
@@ -207,7 +207,7 @@ class Configuration:
 
     def get(self, section: str, key: str, fallback: str = "") -> str:
         """
-        Return what is configured, else our provider's default, else the fallback.
+        Return the configured value, else our provider's default, else the fallback.
 
         :raises CommandError: if the value in airflow.cfg cannot be read
         """
@@ -223,6 +223,6 @@ class Configuration:
 
 
 def _expand(text: str) -> str:
-    """Put in variables and home folders, as often as Airflow does."""
+    """Expand variables and home folders repeatedly, as Airflow does."""
     expanded = os.path.expanduser(os.path.expandvars(text))  # noqa: PTH111 - an option need not be a path
     return text if expanded == text else _expand(expanded)

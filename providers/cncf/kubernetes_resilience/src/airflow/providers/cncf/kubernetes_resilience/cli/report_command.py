@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``airflow kubernetes-resilience report``: the failures of a time in numbers."""
+"""``airflow kubernetes-resilience report``: the failures of a period in numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.ledger_queries import read_failures, read_outages, read_task_failures
 
 MOST_FAILURES: Final = 100_000
-"""Rows of the ledger that a report is made of. With more, it is about the newest. Nobody waits for a page."""
+"""Largest number of ledger rows in a report, of the newest ones. No page waits for the report."""
 
 _LONGEST_BAR: Final = 40
 """Characters."""

@@ -3,9 +3,8 @@
 """
 The JSON API and the pages, an application that Airflow's API server mounts.
 
-Each route with data asks Airflow's auth manager, in the way that Airflow's own audit log does. Pages are
-shells without data. An application that is mounted has no authentication of its own, so a route without a
-dependency on it is open to everybody.
+Each route with data asks Airflow's auth manager, as Airflow's own audit log does. Pages are shells without
+data. A mounted application has no authentication of its own: a route without that dependency is public.
 """
 
 from __future__ import annotations
@@ -57,15 +56,16 @@ from airflow_resilience.ledger_queries import (
 from airflow_resilience.retry_policy.evidence import Phase
 
 MOST_FAILURES: Final = 3_000
-"""Rows of the ledger that one answer is made of. With more, it is about the newest."""
+"""Largest number of ledger rows in an answer, of the newest ones."""
 MOST_EVENTS: Final = 1_000
-"""Rows of the audit log that the launches of one task instance are read from."""
+"""Largest number of audit log rows about one task instance, of the newest ones."""
 MOST_ROWS: Final = 500
 """Failures on a page of them."""
 _STATIC = FilePath(str(files(__package__) / "static"))
 
 _HEADERS: Final = {
-    # What a pod has said is text. If it ever came to be more, the browser would still run and load nothing.
+    # Messages of pods are shown as text. The browser would run and load nothing of a message, even by
+    # mistake.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
@@ -73,7 +73,7 @@ _HEADERS: Final = {
 }
 
 _MAY_READ = Depends(requires_access_dag("GET", DagAccessEntity.AUDIT_LOG))
-"""With a ``dag_id`` in path or query: may read that Dag's audit log. Without: may read any audit log."""
+"""With a ``dag_id`` in path or query: permission for that Dag's audit log. Without: for any audit log."""
 
 _REFUSALS: Final[dict[int | str, dict[str, object]]] = {
     status.HTTP_401_UNAUTHORIZED: {"description": "nobody is logged in"},
@@ -84,9 +84,9 @@ _Name = Annotated[str, Path(max_length=250)]
 
 
 def _refuse_nul(request: Request) -> None:
-    """Refuse a request with the character NUL, before Airflow asks the database who may read what."""
+    """Refuse a request with the character NUL, before Airflow reads permissions from the database."""
     if "\0" in unquote(str(request.url)):
-        # Its constant has another name in newer releases of the framework.
+        # The constant of this status has another name in newer releases of the framework.
         raise HTTPException(422, "there is no name with the character NUL")
 
 
@@ -95,7 +95,7 @@ app = FastAPI(
     title="Kubernetes Resilience",
     version=get_provider_info()["versions"][0],
     description="The worker pods that tasks have lost, why, and what was done about it.",
-    # These pages load their scripts from elsewhere, where a cluster has no way to.
+    # FastAPI's pages load scripts from the internet, which a cluster may not reach.
     docs_url=None,
     redoc_url=None,
 )
@@ -106,7 +106,7 @@ app.mount("/static", StaticFiles(directory=_STATIC), name="static")
 async def _add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
     response = await call_next(request)
     response.headers.update(_HEADERS)
-    # Data change, and belong to whoever was logged in. Files change with the version.
+    # Data change, and belong to the logged-in user. Files change with the version.
     response.headers["Cache-Control"] = "no-cache" if "/api/" not in request.url.path else "no-store"
     return response
 
@@ -144,12 +144,12 @@ def get_launches(
 
 
 class Asked(NamedTuple):
-    """What a request is about."""
+    """The period and the Dags of a request."""
 
     since: datetime
     until: datetime
     dag_ids: set[str]
-    """Those of the Dags in question that its user may read."""
+    """Dags that the request's user may read."""
 
 
 # A function: FastAPI before 0.118 does not resolve the annotations of a class.
@@ -160,13 +160,13 @@ def read_question(
     until: Annotated[AwareDatetime | None, Query(description="default: now")] = None,
     dag_id: Annotated[str | None, Query(description="failures of this Dag only")] = None,
 ) -> Asked:
-    """Read what a request is about."""
+    """Read the period and the Dags of a request."""
     until = until or datetime.now(UTC)
     try:
         since = since or until - DEFAULT_TIME
         # Airflow's type of the column converts them too, and fails where the calendar ends.
         first, last = since.astimezone(UTC), until.astimezone(UTC)
-        # The outcomes of a time are read from beyond it, and the calendar has an end.
+        # The period after ``until`` has to be in the calendar, too.
         is_allowed = timedelta() < last - first <= LONGEST_TIME <= datetime.max.replace(tzinfo=UTC) - last
     except OverflowError:
         is_allowed = False
@@ -182,14 +182,14 @@ _Question = Annotated[Asked, Depends(read_question)]
 
 
 class Selection(NamedTuple):
-    """The failures of workers that a request is about."""
+    """The failures of workers for a request."""
 
     found: Failures[RecordedFailure]
     outcomes: list[FailureOutcome]
 
 
 def select_failures(asked: _Question, session: SessionDep) -> Selection:
-    """Read the failures of workers that a request is about, and say what became of each."""
+    """Read the failures of workers for a request, each with its outcome."""
     found = read_failures(
         asked.since, asked.until, dag_ids=asked.dag_ids, limit=MOST_FAILURES, session=session
     )

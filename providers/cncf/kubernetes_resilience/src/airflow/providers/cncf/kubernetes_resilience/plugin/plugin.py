@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The plugin of Airflow by which its API server finds the pages: the entry point ``airflow.plugins``.
+The Airflow plugin with the pages: the entry point ``airflow.plugins``.
 
-Every process of Airflow imports this module, workers too. So it imports nothing that they do not have.
+Every process of Airflow imports this module, which therefore imports nothing that a worker lacks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Message = MutableMapping[str, Any]
 
 
 class DeferredApplication:
-    """The application, which is imported with its first request: only API servers get one."""
+    """The application, imported with its first request: only API servers get requests."""
 
     async def __call__(
         self,
@@ -33,12 +33,12 @@ class DeferredApplication:
         await app(scope, receive, send)
 
 
-# Without a slash at the beginning, these are relative to the address under which Airflow's pages are served.
+# Paths without a leading slash are relative to the address of Airflow's pages.
 _PREFIX = URL_PREFIX.removeprefix("/")
 
 
 class KubernetesResiliencePlugin(AirflowPlugin):
-    """A page about each task instance, a page about all of them, and the data of both as JSON."""
+    """A page for each task instance, a page for all of them, and their data as JSON."""
 
     name = "kubernetes_resilience"
     fastapi_apps = [  # noqa: RUF012 - to its base class it is no ClassVar

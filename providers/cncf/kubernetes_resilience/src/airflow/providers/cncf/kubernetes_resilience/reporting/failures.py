@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The failures of a time: what became of each, how many of each kind, and which these are."""
+"""The failures of a period: their outcomes, their numbers, and their selection."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from airflow_resilience.ledger_queries import Failures, RecordedFailure, Recorde
 from airflow_resilience.retry_policy.evidence import Phase
 
 DEFAULT_TIME: Final = timedelta(days=7)
-"""What one asks for who does not say."""
+"""Default of the period."""
 
 LONGEST_TIME: Final = timedelta(days=92)
-"""The longest that one may ask for: a quarter."""
+"""The longest period: a quarter."""
 
 MOST_BUCKETS: Final = 48
-"""Bars that one can tell apart beside each other."""
+"""Number of bars that are distinguishable beside each other."""
 
 MOST_NAMES: Final = 50
 """Causes, nodes and Dags in a summary."""
@@ -42,7 +42,7 @@ MOST_NAMES: Final = 50
 _WIDTHS: Final = tuple(
     timedelta(minutes=minutes) for minutes in (1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 7 * 1440)
 )
-"""Of a bucket. Each begins at a multiple of its width since the epoch, in UTC."""
+"""Widths of buckets. A bucket begins at a multiple of its width since the epoch, in UTC."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,58 +50,58 @@ _GOES_ON: Final = frozenset({*State.unfinished} - {None, TaskInstanceState.UP_FO
 
 
 class Outcome(StrEnum):
-    """What became of a task after a worker of it had failed."""
+    """Outcomes of a task after a failure of its worker."""
 
     HEALED = "healed"
-    """It was launched again, and has succeeded in that try, or was skipped."""
+    """The task was launched again, and has succeeded in that try, or was skipped."""
     UNDER_WAY = "under-way"
-    """It was launched again, or will be, and goes on."""
+    """The task was launched again, or will be, and goes on."""
     FAILED_AGAIN = "failed-again"
-    """It was launched again, and that worker has failed too: see the next failure of the try."""
+    """The task was launched again, and the next worker has failed too: see the next failure of the try."""
     FAILED_BY_ITSELF = "failed-by-itself"
-    """It was launched again, and its own code has failed then, or it was marked."""
+    """The task was launched again, and then its own code has failed, or a user has marked the task."""
     CHARGED = "charged"
-    """It was not launched again, or did not start: the failure took one of its own retries, or failed it."""
+    """The task was not launched again, or did not start: the failure used a retry, or failed the task."""
     NOT_KNOWN = "not-known"
-    """It was launched again, and its task instance is not there any more, or was cleared meanwhile."""
+    """The task was launched again, and its task instance is gone, or was cleared meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureOutcome:
-    """A failure, and what became of its task."""
+    """A failure, and the outcome of its task."""
 
     failure: RecordedFailure
     outcome: Outcome
 
     @property
     def entry(self) -> LedgerEntry:
-        """What the ledger says."""
+        """Entry of the ledger."""
         return self.failure.entry
 
     @property
     def is_charged(self) -> bool:
-        """Whether it was at the task's cost."""
+        """Whether the failure was at the task's cost."""
         return self.outcome is Outcome.CHARGED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which failures to choose; None chooses all."""
+    """A choice of failures; None chooses all."""
 
     cause: str | None = None
     node: str | None = None
     phase: Phase | None = None
     outcome: Outcome | None = None
     relaunched: bool | None = None
-    """Whether the answer to it was a relaunch."""
+    """Whether the decision was a relaunch."""
     ran_out: bool | None = None
-    """Whether a budget had run out."""
+    """Whether a budget was exhausted."""
     after: datetime | None = None
-    """That time is part of what is chosen."""
+    """Inclusive."""
     before: datetime | None = None
 
     def chooses(self, item: FailureOutcome) -> bool:
-        """Whether a failure is one of these."""
+        """Return whether the filter chooses a failure."""
         failure = item.failure
         wanted: tuple[tuple[object, object], ...] = (
             (self.cause, cause_of(item.entry)),
@@ -119,7 +119,7 @@ class Filter:
 
 
 class Count(BaseModel):
-    """How many failures have something in common."""
+    """The number of failures with a common cause, node or Dag."""
 
     name: str
     in_words: str | None = None
@@ -133,12 +133,12 @@ class Count(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def failures(self) -> int:
-        """All of them."""
+        """All failures."""
         return self.relaunched + self.charged
 
 
 class Bucket(BaseModel):
-    """The failures of a part of the time."""
+    """The failures of a part of the period."""
 
     begins: datetime
     ends: datetime
@@ -147,7 +147,7 @@ class Bucket(BaseModel):
 
 
 class OutageView(BaseModel):
-    """What is away now, so that launches are held back."""
+    """An outage for which launches are held now."""
 
     dependency: str = Field(description="registry/HOST, quota/NAMESPACE, admission/NAMESPACE or airflow-api")
     since: datetime
@@ -166,7 +166,7 @@ class OutageView(BaseModel):
 
 
 class Summary(BaseModel):
-    """The failures of a time in numbers."""
+    """The failures of a period in numbers."""
 
     outages: list[OutageView] = Field(description="now, whatever time was asked for")
     since: datetime = Field(description="from when on is counted: later than asked for if is_cut")
@@ -191,15 +191,15 @@ class Summary(BaseModel):
 
 def outcomes_of(failures: Iterable[RecordedFailure]) -> list[FailureOutcome]:
     """
-    Return what became of the task of each failure.
+    Return the outcome of the task of each failure.
 
-    :param failures: all of those of a time
-    :return: newest first; a worker fails once: the last row about it counts
+    :param failures: all failures of a period
+    :return: newest first; a worker fails once: the last row about a worker counts
     """
     seen: set[TaskInstanceKey] = set()
     workers: set[tuple[TaskInstanceKey, str]] = set()
     outcomes = []
-    # Not by time: the order of rows is that of events, and clocks of several machines are not.
+    # Row ids have the order of events; clocks of several machines differ.
     for failure in sorted(failures, key=lambda failure: failure.row_id, reverse=True):
         worker = failure.key, failure.entry.worker_uid
         if worker in workers:
@@ -223,10 +223,10 @@ def summarise(
     """
     Count failures.
 
-    :param found: what was read of that time
-    :param chosen: which of these count, each with its outcome
+    :param found: failures that were read of that period
+    :param chosen: failures that count, each with its outcome
     :param others: failures of tasks that did not lose their pod
-    :param outages: those that there are now
+    :param outages: present outages
     """
     categories = Counter(failure.context.category for failure in others.found)
     if found.is_cut and found.found:

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The launches of a task instance, try by try, from what Airflow and the ledger have written down.
+The launches of a task instance, try by try, from rows of Airflow and of the ledger.
 
-A launch that failed is in the ledger. Of another one it is only known what its worker has reported: that it
-started, from Airflow 3.2 on, and how it ended.
+The ledger has failed launches. Other launches are only known by reports of their workers: the start, from
+Airflow 3.2 on, and the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from airflow_resilience.retry_policy.evidence import Phase
 
 _HELD = frozenset({TaskInstanceState.QUEUED, TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING})
 _OF_OURS = frozenset({*FAILURE_EVENTS, LAUNCH_HELD_EVENT})
-"""No worker reports these. Those that another version has written cannot be read."""
+"""No worker reports these events. Rows of another version cannot be read."""
 _ENDED = frozenset({*State.finished, TaskInstanceState.UP_FOR_RETRY})
 
 
@@ -43,7 +43,7 @@ class _TryTimeline:
 
     launches: list[LaunchView] = field(default_factory=list)
     running: WorkerEvent | None = None
-    """The start of a worker of whose end nothing is known yet."""
+    """Start of a worker whose end is unknown."""
     ended_by: EndView | None = None
     held_for: Dependency | None = None
     held_since: datetime | None = None
@@ -58,7 +58,7 @@ class _TryTimeline:
         elif event.context:
             self.ended_by = EndView.of(event.at, event.context)
         elif event.event == TaskInstanceState.RUNNING:
-            self.ended_by = None  # a try that was cleared, and has begun anew under the same number
+            self.ended_by = None  # a cleared try that has begun anew under the same number
             self.running = event
             self.held_for = self.held_since = None
         elif self.running and event.event not in _OF_OURS:
@@ -68,7 +68,7 @@ class _TryTimeline:
         """Add the launch that only the task instance's row shows."""
         last = self.launches[-1] if self.launches else None
         if not self.running and last and not _goes_on_after(last, row):
-            # A report does not say where its worker ran; the row does.
+            # The row has the host of the worker, which its report lacks.
             if last.end is LaunchEnd.REPORTED and last.state == row.state:
                 last.host = row.hostname or None
             return
@@ -83,7 +83,7 @@ class _TryTimeline:
             self._end(row.state, started_at, row.ended_at, row.hostname or None)
 
     def _fail(self, entry: LedgerEntry, at: datetime | None) -> None:
-        # A launch that was given up may be heard of again: what was said last about a worker counts.
+        # A launch that was given up may have a second entry: the last entry about a worker counts.
         earlier = next((item for item in self.launches if _is_about(item, entry)), None)
         if earlier:
             self.launches.remove(earlier)
@@ -131,7 +131,7 @@ class _TryTimeline:
 def show_task_instance(
     dag_id: str, run_id: str, task_id: str, map_index: int, found: TaskInstanceEvents
 ) -> TaskInstanceView:
-    """Show what was found about a task instance."""
+    """Show the launches of a task instance."""
     return TaskInstanceView(
         dag_id=dag_id,
         run_id=run_id,
@@ -145,7 +145,7 @@ def show_task_instance(
 
 
 def views_of_tries(found: TaskInstanceEvents) -> list[TryView]:
-    """Return what has become of each launch of each try, the newest try first, its launches oldest first."""
+    """Return the views of all tries, the newest try first, its launches oldest first."""
     rows = {row.try_number: row for row in (*found.past, found.present)}
     if found.past and found.past[-1].try_number == found.present.try_number:
         # The try has ended, and its task instance is ready for the next one.
@@ -183,17 +183,17 @@ def _view(number: int, row: TryRow | None, timeline: _TryTimeline, cleared: int)
 
 
 def _was_cleared(timeline: _TryTimeline) -> bool:
-    """Whether a try was cleared while it ran: the next one is none of the task's own retries."""
+    """Return whether a running try was cleared: the next try is none of the task's own retries."""
     return timeline.ended_by is not None and timeline.ended_by.reason is StateChangeReason.MANUAL_CLEAR
 
 
 def _budget(failures: Iterable[FailureView], phase: Phase) -> Budget | None:
-    """Return what was said last about the budget of a kind of failure; None if there was none."""
+    """Return the last recorded budget of a kind of failure; None without such a failure."""
     decisions = [failure.decision for failure in failures if failure.phase is phase]
     said = next((item.budget for item in reversed(decisions) if item.budget), None)
     if said or not decisions:
         return said
-    # Rows of version 0.1.0 do not say it.
+    # Rows of version 0.1.0 have no budget.
     return Budget(used=sum(item.action is Action.RELAUNCH for item in decisions), allowed=None)
 
 
@@ -202,8 +202,8 @@ def _is_about(launch: LaunchView, entry: LedgerEntry) -> bool:
 
 
 def _goes_on_after(launch: LaunchView, row: TryRow) -> bool:
-    """Whether there is another launch after the last one that is known to have ended."""
+    """Return whether another launch follows the last known end."""
     if launch.failure:
         return launch.failure.decision.action is Action.RELAUNCH
-    # It has deferred, waits for input or was rescheduled, and another worker goes on.
+    # The task has deferred, waits for input or was rescheduled, and another worker goes on.
     return row.state in _HELD

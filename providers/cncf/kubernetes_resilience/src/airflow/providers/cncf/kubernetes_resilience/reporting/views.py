@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What is reported, as JSON: the values of the API, and of the command line's ``--output json``.
+Reports as JSON: the values of the API, and of the command line's ``--output json``.
 
-Times have a time zone. Texts are as the platform or a program wrote them: nobody may take them for HTML.
+Times have a time zone. Texts are unchanged texts of the platform or of programs, and no HTML.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from airflow_resilience.retry_policy.evidence import Phase
 
 
 class Budget(BaseModel):
-    """How much of a limit is used."""
+    """The used part of a limit."""
 
     used: int
     allowed: int | None = Field(description="null: no limit, or it is not known")
 
 
 class DecisionView(BaseModel):
-    """What was decided about a failure."""
+    """The decision about a failure."""
 
     action: Action
     policy: str
@@ -57,7 +57,7 @@ class DecisionView(BaseModel):
 
 
 class FailureView(BaseModel):
-    """A failed worker: how, why, and what was decided about it."""
+    """A failed worker: its failure, the reason, and the decision."""
 
     phase: Phase = Field(description="launch: its task had not begun; execution: its task was running")
     launch: int = Field(description="which launch of its try it was, from 1")
@@ -83,7 +83,7 @@ class FailureView(BaseModel):
 
     @classmethod
     def of(cls, entry: LedgerEntry) -> FailureView:
-        """Show what the ledger says."""
+        """Show an entry of the ledger."""
         context, known = entry.context, entry.context.metadata
         return cls(
             phase=entry.phase,
@@ -111,19 +111,19 @@ class FailureView(BaseModel):
 
 
 class LaunchEnd(StrEnum):
-    """How a launch has ended, as far as it has."""
+    """Ends of a launch, and states before an end."""
 
     FAILED = "failed"
     """Its worker has failed, and the ledger says why."""
     REPORTED = "reported"
-    """Its worker has reported how its task ended, or that it waits for something."""
+    """Its worker has reported the end of its task, or a deferral."""
     RUNNING = "running"
     WAITING = "waiting"
     """Its worker has not started."""
 
 
 class LaunchView(BaseModel):
-    """One launch of a try."""
+    """A launch of a try."""
 
     number: int = Field(description="from 1")
     end: LaunchEnd
@@ -144,7 +144,7 @@ class LaunchView(BaseModel):
 
 
 class EndView(BaseModel):
-    """Why a task has failed that did not lose its pod."""
+    """The reason of a task's failure without a lost pod."""
 
     at: datetime | None = Field(description="when it was written down")
     category: StateChangeCategory
@@ -156,7 +156,7 @@ class EndView(BaseModel):
 
     @classmethod
     def of(cls, at: datetime | None, context: ExecutionContext) -> EndView:
-        """Show why."""
+        """Show the reason of a failure."""
         known = context.metadata
         return cls(
             at=at,
@@ -170,7 +170,7 @@ class EndView(BaseModel):
 
 
 class TryView(BaseModel):
-    """One try of a task instance."""
+    """A try of a task instance."""
 
     number: int
     state: str | None
@@ -199,7 +199,7 @@ class TaskInstanceView(BaseModel):
 
 
 class FailureRow(BaseModel):
-    """A failure, where it was, and what became of its task."""
+    """A failure, its place, and the outcome of its task."""
 
     at: datetime = Field(description="when it was settled")
     dag_id: str

@@ -11,7 +11,7 @@ from airflow_resilience.context import ExecutionContext, StateChangeReason
 from airflow_resilience.ledger import LedgerEntry
 
 NOT_KNOWN: Final = "unknown"
-"""What stands for a node, or a cause, that a row of the ledger does not have."""
+"""Stands for a node, or a cause, that is missing in a row of the ledger."""
 
 _SENTENCES: Final = {cause.name: cause.why for cause in TABLE}
 
@@ -33,7 +33,7 @@ _REASONS: Final = {
     StateChangeReason.START_ERROR: "There could be no pod for it.",
     StateChangeReason.UNKNOWN: "It has failed, and nobody has said why.",
 }
-"""What has ended a task that did not lose its pod."""
+"""Sentences about ends of tasks without a lost pod."""
 
 
 def cause_of(entry: LedgerEntry) -> str:
@@ -42,21 +42,21 @@ def cause_of(entry: LedgerEntry) -> str:
 
 
 def in_words(name: str) -> str | None:
-    """Return the sentence about a cause; None if this version has no such cause."""
+    """Return the sentence about a cause; None for a cause of another version."""
     return _SENTENCES.get(name)
 
 
 def end_in_words(context: ExecutionContext) -> str:
-    """Return a sentence about what has ended a task that did not lose its pod."""
+    """Return a sentence about the end of a task without a lost pod."""
     return _REASONS[context.reason]
 
 
 def node_of(entry: LedgerEntry) -> str:
-    """Return on which node the worker was."""
+    """Return the node of the worker."""
     return str(entry.context.metadata.get("node") or NOT_KNOWN)
 
 
 def message_of(context: ExecutionContext) -> str | None:
-    """Return the last lines of the container, or what the platform says; None if nothing was said."""
+    """Return the last lines of the container, or the platform's message; None for neither."""
     message = context.metadata.get("message") or context.metadata.get("pod_message")
     return None if message is None else str(message)
