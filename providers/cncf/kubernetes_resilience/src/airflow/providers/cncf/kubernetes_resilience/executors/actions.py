@@ -291,7 +291,7 @@ class Actions(LoggingMixin):
         self._supersede(launch, settled.failure)
 
     def cannot_settle(self, asked: Asked, error: Exception) -> None:
-        """Give up a launch that could not be settled. One whose pod has not started is looked at again."""
+        """Give up a launch that could not be settled. The pod of an unstarted one is looked at again."""
         launch = asked.launch
         match asked.situation:
             case Situation.ENDED:
@@ -317,7 +317,7 @@ class Actions(LoggingMixin):
             self._release(launch)
 
     def _is_queued(self, launch: Launch) -> bool:
-        """Whether a task instance still waits for its launch: no worker runs it."""
+        """Return whether a task instance still waits for its launch: no worker runs it."""
         with create_session(scoped=False) as session:
             row = task_instances.read_rows({launch.ti_id}, session=session).get(launch.ti_id)
         is_queued = awaits_launch(row, launch.key, job_id=self._job_id)

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What the executor consists of, and what each part is given. Nothing starts here."""
+"""The parts of the executor, and their arguments. Nothing starts here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
 
 class Parts:
     """
-    What the executor consists of, made from the lowest layer up.
+    The parts of the executor, made from the lowest layer up.
 
     :param kube_config: the official executor's configuration
     :param job_id: the scheduler's job; None for ``DAG.test``

@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What the executor counts beside the failures of tasks: metrics with names of its own.
+Metrics of the executor beside the failures of tasks, with names of its own.
 
-Those of calls to the Kubernetes API are the official executor's, in :mod:`...pods.thread.launcher`.
+Metrics of calls to the Kubernetes API are the official executor's, in :mod:`...pods.thread.launcher`.
 """
 
 from __future__ import annotations

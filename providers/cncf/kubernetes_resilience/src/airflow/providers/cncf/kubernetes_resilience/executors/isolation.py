@@ -1,11 +1,11 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What cannot be handled stops itself, and nothing else: not the batch, not the turn, not the scheduler.
+Isolates an item that cannot be handled from the batch, the turn and the scheduler.
 
 Any exception may come: the database refuses a row, a policy or a pod makes our own code fail, a hook fails.
-It may come again, here and with the next scheduler. Only a database that does not answer is no item's fault:
-everything waits for it.
+The exception may come again, here and with the next scheduler. Only a database that does not answer is no
+item's fault: everything waits for it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DESCRIPTION_LIMIT = 300
 
 
 class DatabaseAwayError(Exception):
-    """The metadata database does not answer. What was to be done is still there for a later turn."""
+    """The metadata database does not answer. All items are still there for a later turn."""
 
 
 @dataclass(slots=True)
@@ -211,7 +211,7 @@ def describe(error: BaseException) -> str:
 
 
 def database_answers() -> bool:
-    """Whether the metadata database answers a query that does not depend on any item."""
+    """Return whether the metadata database answers a query that does not depend on any item."""
     try:
         with create_session(scoped=False) as session:
             session.execute(select(1))

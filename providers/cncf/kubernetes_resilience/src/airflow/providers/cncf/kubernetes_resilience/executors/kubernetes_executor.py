@@ -3,7 +3,7 @@
 """
 The KubernetesExecutor that launches a task again in the same try if the infrastructure has failed its pod.
 
-It extends the official one: configuration, workload intake, pod construction, templates, overrides,
+The executor extends the official one: configuration, workload intake, pod construction, templates, overrides,
 coordinators and the command line are inherited. Pods are watched and changed by one thread
 (:mod:`..pods.thread.runtime`) in place of upstream's manager and watcher processes, and every event counts
 only for the pod that is a task instance's current launch.
@@ -82,7 +82,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     Runs each task in a pod of its own, and launches it again if the infrastructure has failed it.
 
     A pod that ends while its task instance is still ``queued`` ran none of the task's code. The executor
-    launches another one, up to ``[kubernetes_executor] pod_launch_failure_retries`` times. That consumes no
+    launches another one, up to ``[kubernetes_executor] pod_launch_failure_retries`` times. A relaunch uses no
     retry of the task, and the scheduler does not notice. Each launch failure is a row of the audit log.
     """
 
@@ -90,7 +90,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     """Task instances are known by their keys, also with Airflow 3.4: one that runs again in the same try has
     another UUID. Pods name the UUID besides."""
 
-    # What a later official executor may be able to do besides, this one does not inherit.
+    # Further abilities of a later official executor are not inherited.
     if upstream.TASKS_ALONE:
         supported_workload_types = upstream.TASKS_ALONE
     else:
@@ -338,7 +338,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """
         Report a state, unless it is the scheduler's guess that a worker is gone which it has not heard of.
 
-        A guess is evidence, and settled like the end of a pod. It stands if an error prevents that.
+        A guess is evidence, and settled like the end of a pod. The guess stands if an error prevents that.
         """
         is_guess = state == TaskInstanceState.FAILED and info is None and remove_running
         is_noted = (

@@ -4,8 +4,8 @@
 Takes secrets out of what others say, before anything of it is logged or stored: a pod, the API server,
 a hook, a template, the database.
 
-A worker masks what it knows to be secret when it prints it. What is printed before that is set up, and what
-only the scheduler knows, is masked here.
+A worker masks what it knows to be secret when it prints it. Lines from before that set-up, and secrets that
+only the scheduler knows, are masked here.
 """
 
 from __future__ import annotations

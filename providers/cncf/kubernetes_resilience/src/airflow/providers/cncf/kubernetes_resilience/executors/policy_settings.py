@@ -36,7 +36,7 @@ class OptionError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySettings:
-    """What can be configured about retry policies, checked."""
+    """The checked configuration of retry policies."""
 
     launch_failure_retries: int
     """``[kubernetes_executor] pod_launch_failure_retries``: relaunches for one try; -1 for no limit."""

@@ -3,10 +3,10 @@
 """
 Reconciles launches with the rows of their task instances: asks, settles, acts.
 
-One transaction settles many launches: it reads the rows, judges, decides about those that have failed, and
-writes the ledger. The acts follow after its commit. A launch is asked about again until what follows was
-carried out: in the next turn, or at the next look if the launch has not started. So an error, or a database
-that is away, loses nothing.
+A transaction settles many launches: reads the rows, judges, decides about failed launches, and writes the
+ledger. The acts follow after its commit. A launch is asked about again until what follows was carried out: in
+the next turn, or at the next look if the launch has not started. So an error, or a database that is away,
+loses nothing.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class Reconciler:
         if self._commands.is_away:
             self._last_away = now
         found = self._ask(now)
-        # What had to wait comes first. Else what comes again and again, like a create call that fails, would
-        # keep it waiting for as long as it does.
+        # Launches that had to wait come first. Else what comes again and again, like a create call that
+        # fails, would keep it waiting for as long as it does.
         order = {launch: found[launch] for launch in self._late if launch in found} | found
         asked = [Asked(launch, situation) for launch, situation in order.items()]
         for first in range(0, len(asked), BATCH):
@@ -222,7 +222,7 @@ class Reconciler:
 
     def _is_adopted(self, launch: Launch) -> bool:
         """
-        Whether the adoption of a launch's task instance is not complete.
+        Return whether the adoption of a launch's task instance is not complete.
 
         The launch is from before another scheduler had the task instance. The list of the pods tells whether
         it was replaced meanwhile.
@@ -249,10 +249,10 @@ class Reconciler:
         return [launch for launch in batch if launch in self._unchecked]
 
     def _has_expired(self, launch: Launch, now: float) -> bool:
-        """Whether a pod that an outage may have kept from starting has outlived its worker's token."""
+        """Return whether a pod that an outage may have kept from starting has outlived its worker's token."""
         return (
             launch.facts is not None
-            # What has happened in the outage is learned first.
+            # Facts from the time of the outage are read first.
             and now - self._last_away >= CHECK_INTERVAL
             and not self._is_adopted(launch)
             and has_expired_token(launch, now, self._token_validity)

@@ -83,7 +83,7 @@ class RunningWorkers:
             self._adopter.take([orphan])
 
     def settles(self, key: TaskInstanceKey) -> bool:
-        """Whether the end of a task that runs is settled here: its pod is followed, looked for, or known."""
+        """Return whether the end of a running task is settled here: its pod is followed, sought or known."""
         launch = self._registry.get(key)
         if launch and _is_followed(launch):
             return True
@@ -111,7 +111,7 @@ class RunningWorkers:
             self.follow([key])
 
     def _has_budget(self, ti_id: str) -> bool:
-        """Whether a task may run again after a loss; it may while the database does not answer."""
+        """Return whether a task may run again after a loss; it may while the database does not answer."""
         try:
             return bool(self._isolation.batch("heartbeat", [ti_id], self._policies.with_budget))
         except DatabaseAwayError:
@@ -139,5 +139,5 @@ class RunningWorkers:
 
 
 def _is_followed(launch: Launch) -> bool:
-    """Whether the end of a launch's worker is, or was, noticed here."""
+    """Return whether the end of a launch's worker is, or was, noticed here."""
     return launch.has_started or launch.state is LaunchState.ENDED

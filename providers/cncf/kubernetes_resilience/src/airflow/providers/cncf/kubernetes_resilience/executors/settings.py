@@ -59,7 +59,7 @@ _SWITCH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(PolicySettings):
-    """What can be configured, checked."""
+    """The checked configuration of the executor."""
 
     publish_retries: int | None
     """``[kubernetes_executor] task_publish_max_retries``: repetitions of a create call; -1 for no limit, None

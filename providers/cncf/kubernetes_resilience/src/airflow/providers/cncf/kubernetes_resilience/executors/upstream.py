@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What differs between the supported versions of Airflow and of the official provider.
+Differences between the supported versions of Airflow and of the official provider.
 
 A contract test has the list of all that is not public and that this executor stands on. A release that moves
 one of these fails with its name, and not with a lost task.

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What a pod manifest says, as a frozen and typed value.
+The facts of a pod manifest, as a frozen and typed value.
 
 Reading is total: a field that is absent, null or of the wrong type reads as "not known", and raises nothing.
 Only a manifest without name, namespace or UID is refused.
@@ -27,8 +27,8 @@ import msgspec
 T = TypeVar("T")
 
 WORKER_CONTAINER = "base"
-"""Name of the container that runs the task, unless :data:`WORKER_ANNOTATION` says another one. It may stand
-anywhere in the pod's list of containers."""
+"""Name of the container that runs the task, unless :data:`WORKER_ANNOTATION` says another one. The container
+may stand anywhere in the pod's list of containers."""
 
 WORKER_ANNOTATION = "airflow-resilience/worker-container"
 """Name of the container that runs the task, where a pod override has renamed it."""
@@ -164,7 +164,7 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class ContainerFacts:
-    """One container's status."""
+    """The status of a container."""
 
     name: str
     type: ContainerType
@@ -223,7 +223,7 @@ class ContainerFacts:
 
 @dataclass(frozen=True, slots=True)
 class ConditionFacts:
-    """One entry of ``status.conditions``."""
+    """An entry of ``status.conditions``."""
 
     type: str
     status: str
@@ -351,10 +351,10 @@ class PodFacts:
     @property
     def is_on_silent_node(self) -> bool:
         """
-        Whether the pod runs on a node that has not been heard of, as far as the pod shows.
+        Whether the pod runs on a node whose kubelet does not report, as far as the pod shows.
 
-        The control plane then takes the readiness from the node's pods. What a kubelet has said of their
-        containers stays as it was.
+        The control plane then takes the readiness from the node's pods. Container statuses of its pods stay
+        unchanged.
 
         .. seealso:: https://kubernetes.io/docs/concepts/architecture/nodes/#node-status
         """
@@ -376,7 +376,7 @@ class PodFacts:
 @lru_cache(maxsize=4096)
 def shared(text: str) -> str:
     """Return the one copy of a text that very many pods share."""
-    # Not interned: Python 3.12 would keep it for ever.
+    # Not interned: Python 3.12 would never free the text.
     return text
 
 

@@ -17,7 +17,7 @@ class PodObservation:
     facts: PodFacts
     """The last known reading."""
     gone: bool = False
-    """Whether it left the informer's store: it was deleted, or its labels do not match any more."""
+    """Whether the pod is gone from the informer's store: deleted, or without the matching labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class PodCreated:
 
 @dataclass(frozen=True, slots=True)
 class PodNotCreated:
-    """This attempt to create the pod of a launch failed. The executor decides whether to try again."""
+    """A failed attempt to create the pod of a launch. The executor decides whether to try again."""
 
     launch_id: str
     error: KubernetesApiError

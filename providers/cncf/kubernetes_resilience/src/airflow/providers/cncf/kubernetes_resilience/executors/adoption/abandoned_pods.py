@@ -117,7 +117,7 @@ class AbandonedPods:
     def _has_to_be_listed_again(
         self, key: TaskInstanceKey, found: FoundPods, row: TaskInstanceRow | None
     ) -> bool:
-        """Whether another scheduler has a task instance, and may have adopted its pods since the list."""
+        """Return whether another scheduler has a task instance, and may have adopted its pods since."""
         if row is None or not self._is_anothers(row):
             return False
         if any(self._is_used(pod, row) for _, pod in found.pods_of({key})):
@@ -129,7 +129,7 @@ class AbandonedPods:
         return row.state in State.adoptable_states and row.queued_by_job_id != self._job_id
 
     def _is_used(self, pod: PodFacts, row: TaskInstanceRow | None) -> bool:
-        """Whether a worker has run in a pod, or another scheduler has launched it since."""
+        """Return whether a worker has run in a pod, or another scheduler has launched it since."""
         if row is None:
             return False
         if is_host(row.hostname, pod):

@@ -110,7 +110,7 @@ class Adopter:
         new = {key: orphan for key, orphan in orphans.items() if not self._is_taken(orphan)}
         lost = self._adopt(new) if new else set()
         kept = {orphan.ti_id for key, orphan in orphans.items() if key not in lost}
-        # What could not be read may run.
+        # A pod that could not be read may run.
         return [ti for ti, ti_id in zip(tis, ti_ids, strict=True) if ti_id in read and ti_id not in kept]
 
     def _adopt(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> set[TaskInstanceKey]:
@@ -324,7 +324,7 @@ class Adopter:
         return {row.ti_id: _orphan(row, former.get(row.key), replaced.get(row.key, set())) for row in rows}
 
     def _is_taken(self, orphan: Orphan) -> bool:
-        """Whether this scheduler has a task instance already, or is about to adopt it."""
+        """Return whether this scheduler has a task instance already, or is about to adopt it."""
         if orphan.job_id == self._job_id:
             return orphan.key in self._slots.occupied  # another scheduler took us for dead
         # Airflow repeats the offer when its transaction fails. That the key has a slot says nothing: it may

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Which of the pods that a dead scheduler left behind are the current launches of its task instances.
+Chooses the current launches of a dead scheduler's task instances among its pods.
 
 Pure: pods and task instances go in, a plan comes out.
 """
@@ -70,7 +70,7 @@ class FoundPods:
         }
 
     def has_lost(self, orphan: Orphan) -> bool:
-        """Whether a task instance runs, and none of the pods can be the one in which it runs."""
+        """Return whether a task instance runs, and none of the pods can be the one in which it runs."""
         runs = orphan.state in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING)
         return runs and orphan.key not in self.current and not {None, orphan.pod_id} & self.odd
 
@@ -156,7 +156,7 @@ def _may_be_past(pod: PodFacts, orphan: Orphan) -> bool:
 
 
 def _is_new(pod: PodFacts, orphan: Orphan) -> bool | None:
-    """Whether a pod was created since its task instance was last scheduled; None if that is not known."""
+    """Return whether a pod was created since its task instance was last scheduled; None if unknown."""
     if pod.created is None or orphan.scheduled_dttm is None:
         return None
     return pod.created >= orphan.scheduled_dttm - CLOCK_SKEW

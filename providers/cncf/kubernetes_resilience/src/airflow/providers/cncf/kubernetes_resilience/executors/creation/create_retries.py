@@ -61,7 +61,7 @@ pod to start."""
 
 
 class Course(NamedTuple):
-    """What becomes of a create call that is answered so."""
+    """Courses of a create call after an answer."""
 
     repeats: int
     """How often the call is repeated, after whichever refusals."""
@@ -196,7 +196,7 @@ class CreateRetries:
         self._registry.end(launch, failure, self._clock())
 
     def _fails_alone(self, creation: Creation) -> bool:
-        """Whether its calls have failed for long while the pods of others were created."""
+        """Return whether its calls have failed for long while the pods of others were created."""
         now, created = self._clock(), self._registry.created
         looked_at, others = creation.others
         if not creation.unanswered:

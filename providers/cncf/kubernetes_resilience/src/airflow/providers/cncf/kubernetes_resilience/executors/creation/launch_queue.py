@@ -84,7 +84,7 @@ class NotLaunched:
 
 
 class _Read(NamedTuple):
-    """What the database says about a launch that is due."""
+    """Facts in the database about a launch that is due."""
 
     launch: Launch
     row: TaskInstanceRow | None
@@ -128,7 +128,7 @@ class LaunchQueue:
         self._clock = clock
 
     def add(self, job: KubernetesJob) -> None:
-        """Queue the launch of a task instance. It replaces a launch that waits under the same key."""
+        """Queue the launch of a task instance. A launch that waits under the same key is replaced."""
         workload: Any = job.command[0]  # the type hint is of Airflow 2
         self._registry.hold(Launch(key=job.key, ti_id=str(workload.ti.id), waiting=Waiting(job)))
 
@@ -284,7 +284,7 @@ class LaunchQueue:
             log.exception("Template, configuration and override could not be merged for %s", launch.key)
             return f"Pod could not be put together: {describe(error.__cause__ or error)}"
         except Exception as error:
-            # A template that cannot be read, for example. That concerns this task alone.
+            # A template that cannot be read, for example. The failure concerns this task alone.
             log.exception("No pod could be built for %s", launch.key)
             return f"Pod could not be built: {describe(error)}"
         if not self._outages.hold_back(launch, creation.body):
@@ -299,8 +299,8 @@ def _record_reported(due: Sequence[Launch], session: Session) -> None:
     """
     Write down what workers have said of the tries before these.
 
-    Usually that is done when their pods have ended, but they may take their time. What they have stored goes
-    when the next try begins.
+    Usually that is done when their pods have ended, but they may take their time. The begin of the next try
+    removes the stored reasons.
     """
     before = [
         launch.key._replace(try_number=launch.key.try_number - 1)

@@ -54,7 +54,7 @@ def mutate(pod: V1Pod, worker: V1Container, mutations: Iterable[Mutation]) -> No
     :raises ValueError: if an amount of memory is no quantity of Kubernetes
     """
     spec = pod.spec
-    # What all containers have together is limited, too, if the pod states it.
+    # A pod may limit the memory of all its containers together, which bounds an increase.
     whole = getattr(spec, "resources", None)
     most = (whole.limits or {}).get("memory") if whole else None
     for mutation in mutations:
@@ -129,10 +129,10 @@ def _prefer_others(pod: V1Pod, nodes: Sequence[str]) -> None:
         return
     affinity = _node_affinity(pod)
     preferred = affinity.preferred_during_scheduling_ignored_during_execution or []
-    # What the pod prefers itself, on-demand nodes for example, is not given up for another node. Its pod
-    # affinities are not looked at: kube-scheduler scores them apart, and no weight compares the two.
+    # The pod's own preferences, on-demand nodes for example, take precedence over another node. Pod
+    # affinities are ignored: kube-scheduler scores them apart, and no weight compares the two.
     weight = min([HIGHEST_WEIGHT, *(max(1, term.weight - 1) for term in preferred)])
-    # One preference with all names: of several, a node that is in one of them would satisfy the others.
+    # A single preference has all names: with several, a node in one preference would satisfy the others.
     others = V1PreferredSchedulingTerm(weight=weight, preference=V1NodeSelectorTerm(match_fields=_not(nodes)))
     affinity.preferred_during_scheduling_ignored_during_execution = [*preferred, others]
 

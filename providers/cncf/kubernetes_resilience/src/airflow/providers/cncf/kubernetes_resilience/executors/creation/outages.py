@@ -53,7 +53,7 @@ READ_LIMIT = 1_000
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a dependency for which launches have failed."""
+    """Facts about a dependency for which launches have failed."""
 
     outage: Outage
     context: ExecutionContext
@@ -95,11 +95,11 @@ class Outages:
     # ------------------------------------------------------------------ questions
 
     def has_waited(self, launch: Launch) -> bool:
-        """Whether a launch was held for as long as may be, so that a failure of it counts."""
+        """Return whether a launch was held for as long as may be, so that a failure of it counts."""
         return launch.held_since > 0 and self._clock() - launch.held_since >= self._limits.max_wait
 
     def is_free(self, launch: Launch, dependency: Dependency | None) -> bool:
-        """Whether the failure of a launch counts against no limit, since the dependency is away."""
+        """Return whether the failure of a launch counts against no limit, since the dependency is away."""
         outage = self._find(dependency)
         return outage is not None and outage.is_open and not self.has_waited(launch)
 
@@ -153,7 +153,7 @@ class Outages:
 
     def _concerns(self, launch: Launch, dependency: Dependency, known: _Known) -> bool:
         """
-        Whether what is said of a dependency is about a launch, too.
+        Return whether what is said of a dependency is about a launch, too.
 
         A quota has no room for the large pods of a Dag, and may have it for those of others. A webhook fails
         on the pods of one Dag.
@@ -169,7 +169,8 @@ class Outages:
             return
         now = self._clock()
         known = self._known.setdefault(dependency, _Known(Outage(self._limits, now), context))
-        # What a worker writes is the word of a Dag's author. One Dag does not hold back the others.
+        # A worker's message is under the control of a Dag's author. A single Dag does not hold back the
+        # others.
         subject = launch.key.dag_id if dependency == AIRFLOW_API else launch.key.primary
         known.context = context
         known.dags.add(launch.key.dag_id)

@@ -41,7 +41,7 @@ READ_LIMIT = 1_000
 
 @dataclass(slots=True)
 class _Node:
-    """What launches have said of a node. All times are on one monotonic clock, seconds."""
+    """The state of a node, learnt from launches. All times are on one monotonic clock, seconds."""
 
     failures: dict[Hashable, float] = field(default_factory=dict)
     """When the launch of each task instance has failed last on it."""
@@ -74,7 +74,7 @@ class SuspectNodes:
         return list(self._suspects)[-MOST_NAMES:]
 
     def is_suspect(self, node: str | None) -> bool:
-        """Whether launches prefer other nodes than that one; None is no node."""
+        """Return whether launches prefer other nodes than that one; None is no node."""
         return node in self._suspects
 
     def failed(self, launch: Launch, node: str | None, cause: Cause) -> None:

@@ -30,7 +30,7 @@ LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What the common part of a pod depends on."""
+    """Values on which the common part of a pod depends."""
 
     template: str
     """Path of the pod template file."""

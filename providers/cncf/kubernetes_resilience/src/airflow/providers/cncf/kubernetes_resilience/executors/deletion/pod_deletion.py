@@ -271,7 +271,7 @@ class PodDeletion:
         """
         Release the current launch of a key. If its pod is not known, delete the one that may exist.
 
-        That pod stays if it has started by the time of its deletion: the task may run in it.
+        A pod that has started by the time of its deletion remains: the task may run in it.
         """
         launch = self._registry.release(key)
         if launch and launch.ref is None:

@@ -261,7 +261,7 @@ class StaleEventFilter:
         self._evaluate(launch)
 
     def _has_ended(self, launch: Launch) -> bool:
-        # The pod may be deleted while we wait for the database. That is not the cause of its end.
+        # The pod may be deleted while we wait for the database. This deletion is not the cause of its end.
         if launch.state is not LaunchState.ENDED or launch.facts is None:
             return False
         return launch.facts.is_terminal or (launch.failure is not None and launch.failure.lingers)

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What follows for a launch, by its situation and by its task instance's row.
+Judges launches by their situation and by their task instance's row.
 
 Nothing is asked and nothing is reported here.
 """
@@ -30,7 +30,7 @@ from airflow_resilience.retry_policy.evidence import Phase
 
 
 class Situation(Enum):
-    """Why the row of a launch's task instance is read. Pod and clock say so, and no row."""
+    """Reasons for reading the row of a launch's task instance, by pod and clock alone."""
 
     ENDED = auto()
     """The pod has ended, or was given up."""
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
 
 
 class Step(Enum):
-    """What is done about a launch that has not ended."""
+    """Steps for a launch that has not ended."""
 
     WAIT = auto()
     CANCEL = auto()
@@ -114,7 +114,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What to do about a launch, as it was committed."""
+    """A committed decision about a launch."""
 
     launch: Launch
     outcome: Decided | Report | Release | Keep | Step
@@ -208,7 +208,7 @@ def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> S
 
 
 def runs_in_its_pod(launch: Launch, row: TaskInstanceRow | None, *, job_id: int | None) -> bool:
-    """Whether the task is this scheduler's, and runs in the pod of a launch."""
+    """Return whether the task is this scheduler's, and runs in the pod of a launch."""
     is_ours = standing(row, launch.key, job_id=job_id) is Standing.RUNNING
     return is_ours and is_running(row) and launch.runs(row.hostname)
 
@@ -265,11 +265,11 @@ def _assess_started(launch: Launch, row: TaskInstanceRow, *, job_id: int | None)
 
 
 def _is_alive(launch: Launch) -> bool:
-    """Whether a launch was given up whose pod runs on, or may start."""
+    """Return whether a launch was given up whose pod runs on, or may start."""
     return launch.failure is not None and launch.failure.alive
 
 
 def _runs_on(launch: Launch) -> bool:
-    """Whether Airflow has heard of the worker of such a launch."""
+    """Return whether the worker of such a launch has reported to Airflow."""
     failure = launch.failure
     return failure is not None and failure.alive and failure.reason != HEARTBEAT_TIMEOUT

@@ -70,7 +70,7 @@ def _attempt(entry: LedgerEntry) -> int:
 
 def fields_of(launch: Launch, entry: LedgerEntry | None = None) -> Fields:
     """
-    Return what is known of a launch by name. What is not known is left out.
+    Return what is known of a launch by name. Unknown fields are omitted.
 
     :param entry: what the ledger says about its end; None if it is not in there
     """

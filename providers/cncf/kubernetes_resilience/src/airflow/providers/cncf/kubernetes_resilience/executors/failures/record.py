@@ -169,7 +169,7 @@ class Recorder:
                 settled.append(found)
             else:
                 new.append(found)
-        # What many launches say together is known before any of them is decided about.
+        # Outages are learnt from all launches of the batch before any decision about one of them.
         for failure in new:
             if failure.phase is Phase.LAUNCH:
                 self._outages.failed(failure.launch, failure.dependency, failure.classified.context)
@@ -215,7 +215,7 @@ class Recorder:
                 write_failures({launch.key: (launch.ti_id, entry.context)}, session=session)
 
     def _awaits_report(self, launch: Launch, phase: Phase, profile: TaskProfile) -> bool:
-        """Whether a worker may still report how its task has ended."""
+        """Return whether a worker may still report how its task has ended."""
         if phase is Phase.LAUNCH or self._clock() - launch.ended_at >= REPORT_GRACE:
             return False
         return launch.failure is None or bool(self._policies.infrastructure_budget(profile))
@@ -331,7 +331,7 @@ def _loss_of(launch: Launch, whole_try: LaunchHistory) -> LedgerEntry | None:
 
 
 def _had_ended_before_its_start(launch: Launch, entry: LedgerEntry, failure: PodFailure) -> bool:
-    """Whether a worker had ended when its task was still queued, so that it has run none of its code."""
+    """Return whether a worker had ended while its task was queued, and so has run no code of the task."""
     has_ended = failure.facts.is_terminal or failure.facts.has_lost_worker
     return has_ended and not launch.has_outlived(entry, failure.facts)
 

@@ -93,7 +93,7 @@ class Reports:
 
 
 def _has_changed_nothing(before: str | None, now: str | None) -> bool:
-    """Whether a task instance still waits for the report, also if it was cleared while it ran."""
+    """Return whether a task instance still waits for the report, also if it was cleared while it ran."""
     was_cleared = before == TaskInstanceState.RUNNING and now == TaskInstanceState.RESTARTING
     return now == before or was_cleared
 

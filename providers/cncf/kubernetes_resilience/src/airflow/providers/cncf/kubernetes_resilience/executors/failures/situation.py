@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Whether the pod of a launch has ended, by what is known of it and by the clock.
+Says whether the pod of a launch has ended, by its known facts and by the clock.
 
-What is known stays true until the pod shows something else. If several ends apply, the more certain one wins.
-Nothing is asked and nothing is reported here.
+A fact stays true until the pod shows another one. If several ends apply, the more certain one wins. Nothing
+is asked and nothing is reported here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STARTING = frozenset({Lasting.UNSCHEDULABLE, Lasting.PENDING})
 
 
 class Limits(NamedTuple):
-    """What is configured about pods that do not start; seconds, 0 for no limit."""
+    """Configured limits for pods that do not start; seconds, 0 for no limit."""
 
     given_up_reasons: Collection[str]
     """Waiting reasons with which a Pending pod counts as failed."""
@@ -92,8 +92,8 @@ def note_deadlines(launch: Launch, now: float, limits: Limits, *, is_away: bool)
     """
     Note since when a launch's pod is in states that are its end if they last.
 
-    Other changes of the pod do not postpone the deadlines. They are counted from when the state was seen:
-    times in the pod's status are of other clocks.
+    Other changes of the pod do not postpone the deadlines. Deadlines are counted from the first sight of a
+    state: times in the pod's status are of other clocks.
 
     :param is_away: whether the API server is: a pod that does not start has its time anew, since none is
         seen to start
@@ -110,7 +110,7 @@ def note_deadlines(launch: Launch, now: float, limits: Limits, *, is_away: bool)
 
 def has_expired_token(launch: Launch, now: float, validity: float) -> bool:
     """
-    Whether the token of a launch's worker has expired, or had when the worker has ended.
+    Return whether the token of a launch's worker has expired, or had when the worker has ended.
 
     This scheduler knows when it has made a token. The pod's age counts too: the pod may have been created by
     an earlier call, with an earlier token. Two clocks tell the age of a pod that waits, so that it is at most

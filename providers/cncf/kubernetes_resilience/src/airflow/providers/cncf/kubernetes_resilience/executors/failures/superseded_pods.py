@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What becomes of pods that are not the pod of a current launch.
+Settles pods that are not the pod of a current launch.
 
 A superseded launch has another in its place, or none, and its pod is to go: that is a decision, which neither
 the pod nor its task instance's row shows. Of other pods this scheduler knows nothing but what they say, and
@@ -47,7 +47,7 @@ STRAY_INTERVAL = 60.0
 
 
 class News(Enum):
-    """What is heard of a pod."""
+    """Messages about a pod."""
 
     SEEN = auto()
     """An informer has seen the pod with this scheduler's label."""
@@ -62,7 +62,7 @@ class News(Enum):
 
 
 class Step(Enum):
-    """What is done about a pod."""
+    """Steps for a pod."""
 
     FORGET = auto()
     """It is gone, or is left alone."""
@@ -134,13 +134,13 @@ def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacem
 
 
 def _is_news_of_a_call(launch: Launch, pod: PodFacts) -> bool:
-    """Whether a pod has not been seen before, of a create call that has had no answer."""
+    """Return whether a pod has not been seen before, of a create call that has had no answer."""
     return launch.ref is None and launch.deletion is not None and launch.deletion.seen != pod.ref
 
 
 class SupersededPods:
     """
-    Carries out what becomes of pods that are not the pod of a current launch. That changes no task.
+    Carries out what becomes of pods that are not the pod of a current launch. None of this changes a task.
 
     Pods whose launch is not known here, or not followed any more, are kept until rows say whose they are.
     """

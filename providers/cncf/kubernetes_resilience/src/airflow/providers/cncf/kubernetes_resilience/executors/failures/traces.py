@@ -128,7 +128,7 @@ class LaunchTraces:
 
 
 def _has_ended(settled: Settled) -> bool:
-    """Whether a launch has ended, and no other scheduler has it."""
+    """Return whether a launch has ended, and no other scheduler has it."""
     outcome = settled.outcome
     return not isinstance(outcome, Keep) and not (isinstance(outcome, Release) and outcome.leaves_pod)
 

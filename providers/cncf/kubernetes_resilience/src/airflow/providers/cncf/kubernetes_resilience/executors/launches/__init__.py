@@ -1,3 +1,3 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What a launch is, and in which state each one is."""
+"""Launches, and the registry of their states."""

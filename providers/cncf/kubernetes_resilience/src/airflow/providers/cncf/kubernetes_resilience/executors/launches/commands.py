@@ -158,8 +158,8 @@ class PodCommands:
         """
         Start the thread again if it has crashed; return whether it is up again since the last call.
 
-        It does not wait until the thread has connected to the API server. What was under way when it crashed
-        is lost and has to be asked for again, with :meth:`send_again`.
+        This call does not wait for the thread's connection to the API server. Commands that were under way at
+        the crash are lost, and have to be sent again, with :meth:`send_again`.
         """
         if not self._runtime.is_alive:
             self._start()

@@ -139,7 +139,7 @@ def locate(hostname: str | None, *, name: str, addresses: str = "") -> Place:
 
 
 def is_host(hostname: str | None, pod: PodFacts) -> bool:
-    """Whether a worker with that host name runs, or has run, in a pod."""
+    """Return whether a worker with that host name runs, or has run, in a pod."""
     return place_of(hostname, pod) is Place.HERE
 
 

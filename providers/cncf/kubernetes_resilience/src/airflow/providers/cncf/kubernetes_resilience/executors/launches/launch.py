@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What is known of a launch, and in which state it can be.
+Facts about a launch, and its possible states.
 
 A launch is one pod created for one try of a task instance. It changes its state in the registry, and nowhere
 else (:mod:`.registry`). Times are on the executor's monotonic clock, in seconds.
@@ -91,7 +91,7 @@ One that was given up may start after all, as long as it was not replaced.
 
 @dataclass(slots=True)
 class Waiting:
-    """What is known of a launch whose pod has not been asked for."""
+    """Facts about a launch without a create call."""
 
     job: KubernetesJob | None
     """What to launch. None for an adopted task instance, whose job is not known here: it is handed back to
@@ -159,7 +159,7 @@ class Creation:
 
 @dataclass(slots=True)
 class Deletion:
-    """How the pod of a superseded launch goes."""
+    """Deletion of the pod of a superseded launch."""
 
     deadline: float
     """Until when the next launch waits for that. Infinite while it is not known whether there is a pod."""
@@ -173,7 +173,7 @@ class Deletion:
     """Whether the API server has accepted it, so that the pod goes without our doing."""
 
     def is_over(self, now: float) -> bool:
-        """Whether the pod is waited for no longer."""
+        """Return whether the pod is waited for no longer."""
         return self.deadline <= now
 
     def limit(self, deadline: float) -> None:
@@ -199,7 +199,7 @@ NO_DEADLINES: Final[dict[Lasting, float]] = {}
 
 @dataclass(slots=True, eq=False)
 class Launch:
-    """One pod created for one try of a task instance."""
+    """A pod for a try of a task instance, from before its create call on."""
 
     key: TaskInstanceKey
     ti_id: str
@@ -243,8 +243,8 @@ class Launch:
     was_asked: bool = False
     """Whether the API server was asked about the pod since an informer has last seen it."""
     failure: PodFailure | None = None
-    """How it has failed; None if its pod succeeded, or its worker did and a sidecar runs on. It means nothing
-    before the launch has ended."""
+    """How it has failed; None if its pod succeeded, or its worker did and a sidecar runs on. The value means
+    nothing before the end of the launch."""
     ended_at: float = 0.0
     """When its pod was first known to have ended, or to be given up."""
     given_up: PodFailure | None = None
@@ -263,7 +263,7 @@ class Launch:
 
     def runs(self, hostname: str | None) -> bool:
         """
-        Whether a running task runs in its pod, as far as is known.
+        Return whether a running task runs in its pod, as far as is known.
 
         :param hostname: what the worker has reported
         """
@@ -285,7 +285,7 @@ class Launch:
         return self.facts is None or not self.facts.is_terminal
 
     def is_creation_due(self, now: float) -> bool:
-        """Whether what follows a create call that has failed is due."""
+        """Return whether what follows a create call that has failed is due."""
         attempt = self.creation.next_attempt if self.creation else None
         return attempt is not None and attempt.not_before <= now
 
@@ -300,7 +300,7 @@ class Launch:
         return self.deletion is not None and self.deletion.unless_started
 
     def gives_way_to(self, superseded: Launch) -> bool:
-        """Whether it waits to replace that launch, which may take its place back."""
+        """Return whether it waits to replace that launch, which may take its place back."""
         return self.waiting is not None and self.waiting.is_another and self.ti_id == superseded.ti_id
 
     @property
@@ -317,7 +317,7 @@ class Launch:
 
     def has_outlived(self, entry: LedgerEntry, pod: PodFacts) -> bool:
         """
-        Whether its pod has started after the decision to give it up, so that its end is another failure.
+        Return whether its pod has started after the decision to give it up: the end is another failure.
 
         A new entry takes the place of this one, so that one launch is counted once. If this scheduler has not
         followed the pod all the time, the pod has to show that it has started. A pod that is being deleted

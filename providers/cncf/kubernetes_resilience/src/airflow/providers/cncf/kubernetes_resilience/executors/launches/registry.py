@@ -64,7 +64,7 @@ class LaunchRegistry:
         return self._current.get(key)
 
     def is_current(self, launch: Launch) -> bool:
-        """Whether nothing has superseded or released the launch."""
+        """Return whether nothing has superseded or released the launch."""
         return self._current.get(launch.key) is launch
 
     def find(self, pod: PodFacts) -> Launch | None:
@@ -241,7 +241,7 @@ class LaunchRegistry:
         self.hold(launch)
 
     def _check(self, launch: Launch) -> None:
-        # What was released does not come back by itself: something else may have taken its place.
+        # A released launch does not come back by itself: another launch may have taken its place.
         if not self.is_current(launch):
             raise IllegalTransitionError(f"{launch.key}: launch {launch.launch_id} is not the current one")
 
@@ -332,11 +332,11 @@ class LaunchRegistry:
         ]
 
     def is_clear(self, key: TaskInstanceKey, now: float) -> bool:
-        """Whether no superseded pod of the key has to be waited for."""
+        """Return whether no superseded pod of the key has to be waited for."""
         return all(deletion.is_over(now) for deletion in self.deletions(key))
 
     def is_stopped(self, key: TaskInstanceKey, now: float) -> bool:
-        """Whether no superseded pod of the key can start any more, or is waited for no longer."""
+        """Return whether no superseded pod of the key can start any more, or is waited for no longer."""
         return all(deletion.is_accepted or deletion.is_over(now) for deletion in self.deletions(key))
 
     def _take_over(self, launch: Launch) -> None:

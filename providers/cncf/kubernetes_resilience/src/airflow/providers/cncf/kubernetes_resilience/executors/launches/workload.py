@@ -34,7 +34,7 @@ class StoredWorkload:
     """
     A job, stored in case that it has to be launched again. Most never are.
 
-    The workload is the JSON that a worker is given, without default values, and compressed. That takes a
+    The workload is the JSON that a worker is given, without default values, and compressed. This form takes a
     twentieth of the memory.
     """
 
@@ -48,7 +48,7 @@ class StoredWorkload:
 
     @classmethod
     def of(cls, job: KubernetesJob) -> StoredWorkload:
-        """Write down a job. Its token and its UUID are left out: each launch is given what it needs."""
+        """Write down a job. Token and UUID are not stored: each launch gets its own."""
         workload: Any = job.command[0]  # the type hint is of Airflow 2
         ti = workload.ti.model_copy(update={"id": _NO_ID})
         workload = workload.model_copy(update={"token": "", "ti": ti})

@@ -29,9 +29,9 @@ class QueuedTimeout:
     Begins the time in the queue anew for task instances that wait, but not because of their pods.
 
     The scheduler revokes a task instance that is queued for longer than ``[scheduler] task_queued_timeout``,
-    and fails it in the end. That limit is meant for a pod that does not start. It is not meant for a
-    launch that waits on purpose, for a pod that waits for its turn behind a scheduling gate, or for an API
-    server that is away: pods can be neither created nor scheduled then.
+    and fails it in the end. The official limit is meant for a pod that does not start. The timeout is not
+    meant for a launch that waits on purpose, for a pod that waits for its turn behind a scheduling gate, or
+    for an API server that is away: pods can be neither created nor scheduled then.
 
     :param timeout: seconds
     :param gate_timeout: seconds, from when a task instance was scheduled, in which its pod may wait behind a

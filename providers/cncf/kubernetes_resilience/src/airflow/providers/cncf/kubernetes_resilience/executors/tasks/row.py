@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What the row of a task instance says about a launch of it. Pure.
+Meanings of a task instance's row for a launch. Pure.
 
 Whether a worker has started is written there and nowhere else: ``queued`` means that it has not.
 """
@@ -19,7 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 
 class TaskInstanceRow(NamedTuple):
-    """What a launch needs to know of its task instance."""
+    """Columns of a task instance that a launch needs."""
 
     ti_id: str
     """Its UUID, which is another one after it was cleared."""
@@ -35,7 +35,7 @@ class TaskInstanceRow(NamedTuple):
 
 
 def is_running(row: TaskInstanceRow | None) -> TypeGuard[TaskInstanceRow]:
-    """Whether a worker runs a task instance."""
+    """Return whether a worker runs a task instance."""
     return row is not None and row.state == TaskInstanceState.RUNNING
 
 
@@ -64,7 +64,7 @@ class TaskSnapshot(NamedTuple):
 
     def has_released(self, pod: PodFacts) -> bool:
         """
-        Whether its try goes on without a pod, whose phase has deferred or was rescheduled.
+        Return whether its try goes on without a pod, whose phase has deferred or was rescheduled.
 
         That pod succeeds before its try is over. While the task instance waits, its row names the scheduler
         of that phase.
@@ -73,7 +73,7 @@ class TaskSnapshot(NamedTuple):
 
 
 class Standing(Enum):
-    """What a task instance's row says about a launch of one of its tries."""
+    """Standings of a launch by its task instance's row."""
 
     GONE = auto()
     """The task instance was cleared or deleted, or is in another try."""
@@ -125,7 +125,7 @@ def standing(row: TaskInstanceRow | None, key: TaskInstanceKey | None, *, job_id
 
 def awaits_launch(row: TaskInstanceRow | None, key: TaskInstanceKey, *, job_id: int | None) -> bool:
     """
-    Whether this scheduler has queued a try, and no worker has started it.
+    Return whether this scheduler has queued a try, and no worker has started it.
 
     A pod of that try which has failed is a launch failure. The row alone says so: a worker that starts writes
     ``running`` into the row before any of the task's code runs.

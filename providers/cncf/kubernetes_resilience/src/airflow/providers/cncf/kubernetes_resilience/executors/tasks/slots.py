@@ -43,11 +43,11 @@ class Slots:
         return self._executor.running
 
     def is_queued_again(self, key: TaskInstanceKey) -> bool:
-        """Whether the scheduler has handed over the next phase of a task instance, which has no slot yet."""
+        """Return whether the next phase of a task instance was handed over, and has no slot yet."""
         return key in upstream.queued_tasks(self._executor)
 
     def has(self, key: TaskInstanceKey) -> bool:
-        """Whether a task instance has one, or is to have one."""
+        """Return whether a task instance has one, or is to have one."""
         return key in self.occupied or self.is_queued_again(key)
 
     def forget_queued(self, key: TaskInstanceKey) -> None:
@@ -87,10 +87,10 @@ class Slots:
         """
         Keep the scheduler from sleeping before its next turn.
 
-        It sleeps for ``[scheduler] scheduler_idle_sleep_time`` after a turn that has queued nothing and has
-        left no executor event over. An event with a state that it does not act on is left over. The event
-        must not be about a task instance that something is reported of, in this try or another: the scheduler
-        uses the last event of each.
+        Airflow's scheduler sleeps for ``[scheduler] scheduler_idle_sleep_time`` after a turn without queued
+        tasks and without remaining executor events. An event with a state that it does not act on is left
+        over. The event must not be about a task instance that something is reported of, in this try or
+        another: the scheduler uses the last event of each.
         """
         events = self._executor.event_buffer
         reported = {key.primary for key in events if isinstance(key, TaskInstanceKey)}

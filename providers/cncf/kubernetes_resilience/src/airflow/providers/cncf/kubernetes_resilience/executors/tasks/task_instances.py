@@ -150,7 +150,7 @@ def read_trace_carriers(ti_ids: Collection[str], *, session: Session) -> dict[st
     """
     Return the places of task instances in their traces (W3C trace context), by their UUIDs.
 
-    One that was cleared, or waits for its next try, is found in the history by the UUID that it had.
+    A task instance that was cleared, or waits for its next try, is found in the history by its earlier UUID.
     """
     found: dict[str, dict[str, str]] = {}
     if not ti_ids:
@@ -181,7 +181,7 @@ def reschedule(ti_ids: Collection[str], *, session: Session) -> None:
     """
     Hand queued task instances back to the scheduler, which queues them again in the same try.
 
-    These are the columns that Airflow's scheduler sets when it re-schedules a task stuck in queued.
+    Airflow's scheduler sets the same columns when it re-schedules a task stuck in queued.
 
     :param ti_ids: their rows are locked
     """
@@ -307,7 +307,7 @@ def _read_restarting(
 
 def _row(values: Sequence[Any]) -> TaskInstanceRow:
     ti_id, dag_id, task_id, run_id, try_number, map_index, *rest = values
-    # What is adopted keeps its key, and thousands of keys have the same few names.
+    # An adopted task instance keeps its key, and thousands of keys have the same few names.
     key = TaskInstanceKey(shared(dag_id), shared(task_id), shared(run_id), try_number, map_index)
     return TaskInstanceRow(str(ti_id), key, *rest)
 
@@ -331,7 +331,7 @@ def read_profiles(ti_ids: Collection[str], *, session: Session) -> dict[str, Tas
     """
     Read the profiles of task instances, by their UUIDs, with two queries.
 
-    What a task asks for and cannot have is logged and left out: it is no reason to lose the task.
+    An invalid option of a task is logged and ignored: the task is not lost for it.
     """
     if not ti_ids:
         return {}

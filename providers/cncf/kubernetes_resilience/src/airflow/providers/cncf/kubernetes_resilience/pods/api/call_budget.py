@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""How the launcher's requests reach the API server: how many at once, and what follows a failure."""
+"""Limits the launcher's concurrent requests to the API server, and repeats failed ones."""
 
 from __future__ import annotations
 

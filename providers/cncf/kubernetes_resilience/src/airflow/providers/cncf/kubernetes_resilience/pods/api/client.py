@@ -37,7 +37,7 @@ _POD = _PODS + "/{name}"
 
 
 class WatchEvent(NamedTuple):
-    """One event of a watch."""
+    """An event of a watch."""
 
     type: str
     """One of :data:`_EVENTS`."""
@@ -46,7 +46,7 @@ class WatchEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """What a list returned, and the resource version to go on watching from."""
+    """The result of a list, and the resource version from which a watch continues."""
 
     items: list[T]
     resource_version: str

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_TEXT_LENGTH = 1000
-"""Characters of the server's message that are shown. It may quote a refused pod in full, with its
+"""Characters of the server's message that are shown. A message may quote a refused pod in full, with its
 environment, which belongs neither in a log line nor in a task's history."""
 
 MAX_MESSAGE_LENGTH = 65_536
@@ -20,7 +20,7 @@ MAX_MESSAGE_LENGTH = 65_536
 the text is cut afterwards."""
 
 MAX_RETRY_AFTER = 300.0
-"""Seconds: upper limit of a Retry-After. An odd value of a proxy must not stop the executor for a day."""
+"""Seconds: upper limit of a Retry-After. A wrong value of a proxy must not stop the executor for a day."""
 
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -55,7 +55,7 @@ class KubernetesApiError(Exception):
 
     @property
     def transient(self) -> bool:
-        """Whether the same request may succeed later although nobody changes anything."""
+        """Whether the same request may succeed later without a change."""
         return self.status is None or self.status in _TRANSIENT or self.retry_after is not None
 
     @property
@@ -100,13 +100,13 @@ class ForeignAnswerError(ConnectionFailedError):
 
 
 class UnknownOwnerError(ConnectionFailedError):
-    """The name is taken, and the pod that has it could not be read. It may be the pod that was asked for."""
+    """The name is taken, and the pod that has it could not be read. The pod may be the requested one."""
 
     leaves_open = True
 
 
 class CreationCancelledError(KubernetesApiError):
-    """The request was cancelled before it was sent. It has not been carried out, and never will be."""
+    """The request was cancelled before it was sent, and will never be carried out."""
 
     leaves_open = transient = False
 

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What a failed request says about the next attempt, and how long to wait before it. Pure."""
+"""Reads from a failed request whether and when the next attempt follows. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _FACTORS |= {f"{unit}i": Decimal(1024) ** n for n, unit in enumerate("KMGTPE", 1
 
 class Answer(Enum):
     """
-    What the API server says about repeating a request.
+    The API server's answer about repeating a request.
 
     Whether it is repeated is up to the caller: a create call, a deletion and a watch differ in that.
     """
@@ -68,7 +68,7 @@ class Answer(Enum):
     NAME_TAKEN = auto()
     """Another pod has the name."""
     TRANSIENT = auto()
-    """The API server is away or overloaded: see :attr:`.KubernetesApiError.transient`."""
+    """The API server is unavailable or overloaded: see :attr:`.KubernetesApiError.transient`."""
     INVALID = auto()
     """The request is at fault, and will be refused again."""
     QUOTA_EXCEEDED = auto()
@@ -87,7 +87,7 @@ class Answer(Enum):
 
 
 UNANSWERED = frozenset({Answer.TRANSIENT, Answer.FOREIGN})
-"""Answers by which an API server is away."""
+"""Answers of an API server that is unavailable."""
 
 
 def answer_of(error: KubernetesApiError) -> Answer:

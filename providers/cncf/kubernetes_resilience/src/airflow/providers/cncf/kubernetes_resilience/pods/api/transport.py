@@ -3,8 +3,8 @@
 """
 JSON over the HTTP session of a ``kubernetes_asyncio`` client.
 
-The client provides address, authentication, token refresh and TLS. Its model objects are not used: to build
-them takes several times as long as the rest of a watch event.
+The client provides address, authentication, token refresh and TLS. The client's model objects are not used:
+building them takes several times as long as the rest of a watch event.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class LineSplitter:
         return bool(self._begun)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the lines that this chunk completes. Empty lines are left out."""
+        """Yield the lines that this chunk completes. Empty lines are skipped."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             if line := b"".join((*self._begun, end)).strip():

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What the failure of a pod means, in the words of AIP-97, and what the rules of a policy see of it.
+Classifies the failure of a pod, in the words of AIP-97 and in those of the rules of a policy.
 
 Pure and total: every failure gets a context, the same one each time. The table is in :mod:`.causes`.
 """
@@ -25,7 +25,7 @@ from airflow_resilience.retry_policy.evidence import ConditionEvidence, Containe
 
 
 class Classified(NamedTuple):
-    """What a failure means, and the row of the table that says so."""
+    """The meaning of a failure, and the row of the table."""
 
     context: ExecutionContext
     cause: Cause
@@ -42,8 +42,8 @@ def classify(
     Classify the failure of a worker pod.
 
     The context's metadata is flat and JSON-serialisable, by the names of
-    :class:`~airflow_resilience.context.MetadataKey`. What is not known is left out. What the scheduler has
-    noticed, by the silence of the worker, has it for its source.
+    :class:`~airflow_resilience.context.MetadataKey`. Unknown facts are omitted. The scheduler is the source
+    of a failure that was noticed by the worker's silence.
 
     Of messages the beginning is kept, :data:`~.last_words.MESSAGE_LIMIT` characters. Of what a container's
     program said at its end, it is the end, :data:`~.last_words.LOG_LIMIT` bytes.

@@ -1,10 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What launches depend on: which of it a failure names, and which of it a pod needs and has got. Pure.
+Dependencies of launches: the one that a failure names, and those that a pod needs and has got. Pure.
 
-What a container writes says nothing about a registry, a quota or admission: that comes from the kubelet and
-from the API server.
+A container's message says nothing about a registry, a quota or admission: only kubelet and API server do.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ AIRFLOW_API = Dependency(DependencyKind.AIRFLOW_API)
 
 def find_dependency(failure: PodFailure, cause: Cause) -> Dependency | None:
     """
-    Return what was away when a launch failed; None if the failure names nothing that others need too.
+    Return the unavailable dependency of a failed launch; None if the failure names nothing that others need
+    too.
 
     :param cause: the row of the table that applies
     """

@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Whether a pod has failed, and which of its containers decided that.
+Says whether a pod has failed, and which container decided that.
 
-What the failure means is a matter of :mod:`.classify`.
+The meaning of the failure is found by :mod:`.classify`.
 
 .. seealso::
     https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
@@ -56,7 +56,7 @@ UNREPORTED_END = "EndedWithoutReport"
 """Our reason for a pod that succeeded, but whose worker never reported how its task had ended."""
 
 HEARTBEAT_TIMEOUT = "HeartbeatTimeout"
-"""Our reason for a worker of which Airflow has not heard for too long."""
+"""Our reason for a worker without a heartbeat for too long."""
 
 TOKEN_EXPIRED = "TokenExpired"  # noqa: S105 - a reason, and no secret
 """Our reason for a worker whose token expired before it could start."""
@@ -68,7 +68,7 @@ CREATION_REFUSED = "CreationRefused"
 """Our reason for a pod that was not created, because the API server refused the executor's credentials."""
 
 CREATION_FORBIDDEN = "CreationForbidden"
-"""Our reason for a pod that was not created, because the API server refuses it whoever asks for it."""
+"""Our reason for a pod that was not created, since the API server refuses it to every client."""
 
 CREATION_CONFLICT = "CreationConflict"
 """Our reason for a pod that was not created, because something else was being changed each time."""
@@ -121,7 +121,7 @@ are configured: a new pod would wait too."""
 
 @dataclass(frozen=True, slots=True)
 class PodFailure:
-    """How a pod ended, or why it was given up on."""
+    """The failure of a pod, or the reason of giving it up."""
 
     reason: str
     """In one word: the reason of the pod, of the condition or of the container, else the phase."""
@@ -222,7 +222,7 @@ def find_obstacle(facts: PodFacts) -> PodFailure | None:
 
     None if the pod has ended, or its worker has started.
 
-    It is for people who ask why a pod hangs, and for a pod that the executor gives up: ``pending_timeout`` is
+    The result is for people who ask why a pod hangs, and for a pod that the executor gives up: ``pending_timeout`` is
     over, or Airflow takes its task instance back.
     """
     if facts.phase not in ("Pending", "Running") or not facts.may_start or facts.lingers:

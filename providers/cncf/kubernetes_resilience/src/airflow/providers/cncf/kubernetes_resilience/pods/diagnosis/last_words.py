@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What is kept of the messages of Kubernetes and of containers.
+The kept parts of messages of Kubernetes and of containers.
 
 A message of Kubernetes says at its beginning what is wrong. The message of a container that ended by itself
 is what its program wrote into its termination log, or the end of its log; that says it at the end.
@@ -62,7 +62,7 @@ def _is_programs(container: ContainerFacts) -> bool:
 
 def _end(text: str, limit: int) -> str:
     encoded = text.encode(errors="replace")
-    # A character that is cut in two is left out.
+    # A character that is cut in two is omitted.
     if len(encoded) <= limit:
         return text
     return _CUT + encoded[len(_CUT.encode()) - limit :].decode(errors="ignore")

@@ -3,7 +3,7 @@
 """
 The known words of Kubernetes for pods that fail, and what the table of causes classifies them as.
 
-They are for warnings only: runtimes, virtual kubelets and controllers may have words of their own.
+The words are for warnings only: runtimes, virtual kubelets and controllers may have words of their own.
 """
 
 from __future__ import annotations

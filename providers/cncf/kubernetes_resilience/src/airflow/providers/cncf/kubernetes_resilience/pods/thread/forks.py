@@ -6,8 +6,8 @@ A fork-safe event loop. LocalExecutor and Celery's pool fork the scheduler's pro
 A forked process has a copy of the memory and all descriptors, but only the thread that forked. That has two
 consequences:
 
-* A lock that the loop's thread holds at that moment is held in the child for ever. It may be the lock of a
-  module that is imported, of OpenSSL during a handshake, or of a metrics client.
+* A lock that the loop's thread holds at that moment is never released in the child. The lock may be that of
+  an imported module, of OpenSSL during a handshake, or of a metrics client.
 * A connection stays open until the child ends too. A child may run tasks for as long as the scheduler lives.
   A watch that was closed, or whose scheduler was killed, would go on in the API server.
 
@@ -84,8 +84,8 @@ class ForkSafeLoop(asyncio.SelectorEventLoop):
         """
         In a forked process: replace every descriptor of the loop by one of ``/dev/null``.
 
-        They are not closed. Their numbers would be used again, and objects that still have them could then do
-        harm to other files.
+        The connections are not closed. Their numbers would be used again, and objects that still have them
+        could then do harm to other files.
         """
         nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         descriptors = {key.fd for key in self._own_selector.get_map().values()}

@@ -3,9 +3,9 @@
 """
 Emits the changes of the pods of one namespace.
 
-It lists, then watches from the list's resource version, and relists when the watch cannot be continued. Each
-list is compared with the store: the pods as they were last seen. So a relist emits nothing for pods that did
-not change.
+The informer lists, then watches from the list's resource version, and relists after a lost watch. Each list
+is compared with the store: the pods as they were last seen. So a relist emits nothing for pods that did not
+change.
 
 .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -198,7 +198,7 @@ class Informer:
         self._malformed: set[str] = set()
 
     async def run(self) -> None:
-        """List and watch for ever. Failures of the API are waited out."""
+        """List and watch until cancelled. Failures of the API are waited out."""
         while True:
             try:
                 await self._list_then_watch()

@@ -147,7 +147,7 @@ class Launcher:
         is_housekeeping: bool = False,
     ) -> None:
         """
-        Delete a pod, however long the API is away; emits one of these messages.
+        Delete a pod, also after a long outage of the API server; emits one of these messages.
 
         * :class:`PodConfirmed` without facts: it is gone for certain.
         * :class:`PodDeletionAccepted`: it has a grace period. The informer will see when it is gone.
@@ -205,14 +205,14 @@ class Launcher:
         await self.delete(ref, is_housekeeping=True)
 
     async def mark_done(self, ref: PodRef) -> None:
-        """Take a pod that has ended out of the executor's label selector, however long the API is away."""
+        """Remove an ended pod from the executor's label selector, also after a long outage of the API."""
         await self._label(ref, {DONE_LABEL: "True"}, is_housekeeping=True)
 
     async def stop_and_keep(self, ref: PodRef) -> None:
         """
         Stop the containers of a pod, and keep the pod as :meth:`mark_done` does.
 
-        Its deadline is set to a time that has passed. The kubelet stops the containers and keeps the logs.
+        The pod's deadline is set to a time in the past. The kubelet stops the containers and keeps the logs.
 
         .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
         """
@@ -230,7 +230,7 @@ class Launcher:
 
     async def confirm(self, ref: PodRef) -> None:
         """
-        Read a pod, however long the API is away; emits :class:`PodConfirmed`.
+        Read a pod, also after a long outage of the API server; emits :class:`PodConfirmed`.
 
         If that is refused for minutes, :class:`PodNotConfirmed`.
         """
@@ -244,7 +244,7 @@ class Launcher:
 
     async def list_pods(self, namespace: str | None, label_selector: str) -> list[PodFacts]:
         """
-        List pods once; malformed ones are left out.
+        List pods once; malformed ones are skipped.
 
         :param namespace: None for all
         :raises KubernetesApiError: if the list cannot be had

@@ -3,8 +3,8 @@
 """
 The one thread that talks to Kubernetes, and the way into it.
 
-It does not exist before :meth:`KubernetesRuntime.start`: Airflow's API server and command line construct the
-executor too, and never start it.
+The thread does not exist before :meth:`KubernetesRuntime.start`: Airflow's API server and command line
+construct the executor too, and never start it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RuntimeSettings:
 
 class KubernetesRuntime:
     """
-    One daemon thread with one event loop. Its methods are for the scheduler's thread.
+    A daemon thread with an event loop. The methods are for the scheduler's thread.
 
     :param emit: takes each message, in the runtime's thread; must not block
     :param connect: makes a client; the default one reads Airflow's configuration
@@ -93,7 +93,7 @@ class KubernetesRuntime:
     @property
     def launcher(self) -> Launcher:
         """
-        The launcher whose methods are submitted. It is a new one after each :meth:`start`.
+        The launcher whose methods are submitted. Each :meth:`start` makes a new launcher.
 
         :raises RuntimeError: if the runtime has not been started
         """
@@ -134,7 +134,8 @@ class KubernetesRuntime:
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout: float) -> T:
         """
-        Run a coroutine on the loop and wait for its result. It blocks: not for the scheduler's loop.
+        Run a coroutine on the loop and wait for its result. The call blocks, and is not for the scheduler's
+        loop.
 
         :param timeout: seconds
         :raises TimeoutError: if it takes longer; it is cancelled
@@ -154,7 +155,7 @@ class KubernetesRuntime:
         """
         End the thread. Commands in flight are finished; those that take too long are cancelled.
 
-        It may be called without :meth:`start`, and twice. Nothing is emitted after it returns.
+        Calls without :meth:`start`, and repeated calls, are allowed. Nothing is emitted after it returns.
 
         :param timeout: seconds for the commands in flight
         """

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""One run of the event loop: the informers, and the commands until they are done."""
+"""A run of the event loop: the informers, and the commands until they are done."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CommandFunction = Callable[..., Coroutine[Any, Any, object]]
 
 class Session:
     """
-    One run of the event loop. It is made and used on the loop, but for :meth:`submit`.
+    A run of the event loop, made and used on the loop, but for :meth:`submit`.
 
     :param informers: kept running; one that crashes is started again and keeps its store
     """
@@ -69,7 +69,7 @@ class Session:
             self.loop.call_soon(self.spawn, *self._submitted.popleft())
 
     def spawn(self, function: CommandFunction, *args: object) -> None:
-        """Start a command. What it raises is logged."""
+        """Start a command. An exception of the coroutine is logged."""
         task = self.loop.create_task(function(*args), name=_name(function, args))
         self._commands.add(task)
         task.add_done_callback(self._ended)

@@ -1,15 +1,15 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Why worker pods die: a table in precedence order. The first row that applies wins.
+Causes of the death of worker pods: a table in precedence order. The first row that applies wins.
 
 Pods that could not be created come first: nothing else is known of them. Then come disruptions, the pod's own
 reason, deletions, the scheduler, and the containers last. Whatever takes a pod away makes its containers fail
 too, so their failure is a consequence.
 
-That holds even for a container that had failed by itself before its pod was disrupted. The times of the two
-come from two clocks, so their order is not known. If in doubt, one more launch from a bounded budget is the
-smaller error than a retry of the task's own. So evidence of a disruption never turns a failure of the
+The rule holds even for a container that had failed by itself before its pod was disrupted. The times of the
+two come from two clocks, so their order is not known. If in doubt, one more launch from a bounded budget is
+the smaller error than a retry of the task's own. So evidence of a disruption never turns a failure of the
 infrastructure into one of the task.
 
 There is no row for a deletion by the executor: it leaves no mark on the pod, and the executor does not ask

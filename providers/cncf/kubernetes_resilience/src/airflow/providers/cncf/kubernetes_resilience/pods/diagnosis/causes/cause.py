@@ -18,7 +18,7 @@ Predicate = Callable[[PodFailure], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One reason for which worker pods die."""
+    """A reason for which worker pods die."""
 
     name: str
     """Shown to people, and a tag of metrics. Kebab case; it never changes."""

@@ -353,7 +353,7 @@ CONTAINERS = (
     Cause(
         name="config-missing",
         applies=both(_NOT_CONFIGURED, container_says(r"(secret|configmap) .*not found|couldn't find key")),
-        # It may still come: many clusters copy secrets from elsewhere, after the pods that need them.
+        # The object may still come: many clusters copy secrets from elsewhere, after the pods that need them.
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.CONFIG_UNAVAILABLE,
         why="A secret or config map, or a key in one, that the container's environment names is not there.",

@@ -114,7 +114,7 @@ def _not_admitted(failure: PodFailure) -> bool:
 
 
 def _on_lost_node(failure: PodFailure) -> bool:
-    """Whether the node has not been heard of either."""
+    """Return whether the node's kubelet does not report either."""
     facts = failure.facts
     runs = facts.worker is not None and facts.worker.state is ContainerState.RUNNING
     return failure.reason == HEARTBEAT_TIMEOUT and runs and facts.is_on_silent_node
@@ -129,7 +129,7 @@ def _unscheduled(pattern: str) -> Predicate:
 
 
 PODS = (
-    # There never was a pod: the create call was refused.
+    # No pod ever existed: the create call was refused.
     Cause(
         name="admission-refused",
         applies=lambda failure: failure.reason == CREATION_FORBIDDEN,
@@ -173,7 +173,7 @@ PODS = (
                 r"is forbidden: .*service account .*not found|no api token found for service account",
             ),
         ),
-        # It may still come, as a secret may.
+        # The object may still come, as a secret may.
         reason=StateChangeReason.CONFIG_UNAVAILABLE,
         why="The service account that the pod names, or the token of it, is not in the pod's namespace.",
         url=f"{_DOCS}/tasks/configure-pod-container/configure-service-account/",
@@ -399,7 +399,7 @@ PODS = (
     Cause(
         name="deleted",
         applies=lambda failure: failure.facts.deletion_timestamp is not None,
-        # Not USER_ACTION: that would be a guess, and whoever deletes a pod says nothing about the task.
+        # USER_ACTION would be a guess: the deletion of a pod says nothing about the task.
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="Somebody other than the executor deleted the pod: a person, an autoscaler, a controller.",
