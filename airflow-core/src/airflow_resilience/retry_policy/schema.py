@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The policy file: its mappings, what each field means, and what it is compiled to.
+The policy file: its mappings, the meaning of each field, and the compiled rules.
 
-The reference on the site is made of the texts below the fields. What concerns more than one mapping, such as
-unique names, is checked in ``problems``.
+The reference on the site is made of the texts below the fields. Checks of several mappings, such as unique
+names, are in ``problems``.
 """
 
 from __future__ import annotations
@@ -73,16 +73,16 @@ class FileMapping(BaseModel):
 
 
 class BackoffFields(FileMapping):
-    """How long to wait before a worker is launched again."""
+    """Delays before relaunches of a worker."""
 
     initial_delay: Duration
     """Before the first relaunch."""
     multiplier: Multiplier = 2
-    """Growth from one relaunch to the next; 1 keeps the delay as it is."""
+    """Growth from one relaunch to the next; 1 keeps the delay constant."""
     max_delay: Duration = 300.0
-    """No delay is longer. It may not be shorter than `initialDelay`, and not longer than `24h`."""
+    """No delay is longer. Not shorter than `initialDelay`, and not longer than `24h`."""
     jitter: Share = 0.2
-    """Share of each delay that is left to chance: what failed together does not come back together."""
+    """Random share of each delay: workers that failed together are not relaunched together."""
 
     @model_validator(mode="after")
     def _begins_below_its_maximum(self) -> Self:
@@ -92,7 +92,7 @@ class BackoffFields(FileMapping):
         return self
 
     def compile(self) -> Backoff:
-        """Return the delays as the engine takes them."""
+        """Return the delays in the engine's form."""
         return Backoff(
             initial=self.initial_delay, multiplier=self.multiplier, maximum=self.max_delay, jitter=self.jitter
         )
@@ -101,13 +101,13 @@ class BackoffFields(FileMapping):
 class ExitCodeFields(FileMapping):
     """
     Exit codes of containers, compared as in the `podFailurePolicy` of a Kubernetes Job: a container that
-    ended with 0 is not looked at, and one of the others is enough.
+    ended with 0 is ignored, and one match is enough.
     """
 
     container_name: Name | None = None
-    """Only this container is looked at. Default: the rule's `containerName`, else every container."""
+    """Only this container counts. Default: the rule's `containerName`, else every container."""
     operator: ExitCodeOperator
-    """`In`: the exit code is one of the values. `NotIn`: it is none of them."""
+    """`In`: the exit code is one of the values. `NotIn`: the exit code is none of them."""
     values: ExitCodes
     """The exit codes, each once. 0 is not allowed with `In`."""
 
@@ -125,17 +125,17 @@ class PodConditionFields(FileMapping):
     type: Text
     """For example `DisruptionTarget`."""
     status: ConditionStatus = "True"
-    """Quoted, or YAML takes it for a boolean."""
+    """Quoted, or YAML reads a boolean."""
     reason: Text | None = None
     """For example `PreemptionByScheduler`. Default: any."""
 
     def compile(self) -> ConditionEvidence:
-        """Return the condition as the engine takes it."""
+        """Return the condition in the engine's form."""
         return ConditionEvidence(type=self.type, status=self.status, reason=self.reason)
 
 
 class TerminationMessageFields(FileMapping):
-    """What containers have left as their termination message, and the message of the pod."""
+    """Termination messages of the containers, and the message of the pod."""
 
     container_name: Name | None = None
     """Only this container's message is searched. Default: the rule's `containerName`, else those of every
@@ -153,9 +153,9 @@ class MemoryFields(FileMapping):
     """
 
     factor: Growth
-    """By how much the memory of the launch before is multiplied."""
+    """Factor of the previous launch's memory."""
     limit: Memory
-    """No request and no limit is raised above it. What is above it already stays as it is."""
+    """No request and no limit is raised above this quantity. Higher values stay."""
 
 
 class ResourcesFields(FileMapping):
@@ -180,7 +180,7 @@ class TolerationFields(FileMapping):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Of the taint. Default: any."""
     toleration_seconds: Seconds | None = None
-    """How long a taint with `NoExecute` is tolerated. Default: for ever."""
+    """Time for which a taint with `NoExecute` is tolerated. Default: no limit."""
 
     @model_validator(mode="after")
     def _is_accepted_by_the_api_server(self) -> Self:
@@ -195,17 +195,17 @@ class TolerationFields(FileMapping):
 
 class MutateFields(FileMapping):
     """
-    What a rule changes in the launches that follow in the same try. Each relaunch by the rule changes it once
-    more; what another rule has changed stays. The pod mutation hook has the last word.
+    Changes of a rule to further launches of the same try. Each relaunch by the rule repeats the changes;
+    changes by other rules stay. The pod mutation hook has the last word.
     """
 
     after: Count = 1
-    """From which relaunch by this rule for one try on; failed launches and losses of the running task are
-    counted apart. 2: the first one is made as the launch before."""
+    """First relaunch by this rule for one try with the changes; failed launches and losses of the running
+    task are counted apart. 2: the first relaunch is unchanged."""
     resources: ResourcesFields | None = None
     """Resources of the worker container."""
     node_selector: NodeSelector | None = None
-    """Labels that the node has to have. They are added to the pod's `nodeSelector`, or replace its values."""
+    """Labels that the node has to have, added to the pod's `nodeSelector`, or in place of its values."""
     tolerations: SomeOf[TolerationFields] | None = None
     """Added to those of the pod."""
     priority_class_name: ObjectName | None = None
@@ -221,7 +221,7 @@ class MutateFields(FileMapping):
         return self
 
     def compile(self) -> Mutation:
-        """Return the changes as the engine takes them."""
+        """Return the changes in the engine's form."""
         memory = self.resources.memory if self.resources else None
         return Mutation(
             memory=MemoryIncrease(memory.factor, memory.limit) if memory else None,
@@ -236,37 +236,37 @@ class MutateFields(FileMapping):
 
 class RuleFields(FileMapping):
     """
-    What to do about some failures. A rule matches if each condition that it states does: `phases`,
-    `onExitCodes`, `onPodConditions`, `onReasons`, `onCategories`, `onTerminationMessage`, `containerName`. At
-    least one is needed; `defaultAction` of the policy is for every other failed launch.
+    An action for some failures. A rule matches if each of its conditions does: `phases`, `onExitCodes`,
+    `onPodConditions`, `onReasons`, `onCategories`, `onTerminationMessage`, `containerName`. At least one is
+    needed; `defaultAction` of the policy is for every other failed launch.
     """
 
     name: Name | None = None
     """Unique in its policy; logs and the count of relaunches know the rule by it. Default: its place, as
     `rules[0]`, which changes if a rule is put before it."""
     phases: SomeOf[Literal["Launch", "Execution"]] | None = None
-    """`Launch`: none of the task's code has run. `Execution`: the task was running; rules are asked about
-    that only where the task's infrastructure budget is not 0. Default: both."""
+    """`Launch`: none of the task's code has run. `Execution`: the task was running; rules are then asked only
+    if the task's infrastructure budget is not 0. Default: both."""
     on_exit_codes: ExitCodeFields | None = None
     """Exit codes of containers."""
     on_pod_conditions: SomeOf[PodConditionFields] | None = None
-    """Conditions of the pod; one of them is enough."""
+    """Conditions of the pod; one match is enough."""
     on_reasons: SomeOf[Text] | None = None
     """Reasons in one word, of which one is enough: of the pod (`Evicted`), of a container (`OOMKilled`,
     `ErrImagePull`), or of the classification (`WORKER_TERMINATION`)."""
     on_categories: SomeOf[Category] | None = None
-    """Who has to do something about it; one of them is enough."""
+    """Categories of failures; one match is enough."""
     on_termination_message: TerminationMessageFields | None = None
     """Messages of the containers and of the pod."""
     container_name: Name | None = None
-    """This container's failure ended the pod. The other conditions look at this container only, unless they
+    """Container whose failure ended the pod. The other conditions look at this container only, unless they
     name another."""
     include_init_containers: bool = True
     """Whether the other conditions look at init containers and native sidecars too."""
     action: ActionWord
-    """`Retry`: another worker for the same try, and the task's own retries are not touched; what was running
-    begins anew. `Count`: the failure is one of the
-    task's own, which Airflow retries or not. `Fail`: the task fails, whatever retries it has left."""
+    """`Retry`: another worker for the same try, and no retry of the task is used; a running task begins anew.
+    `Count`: the failure is one of the task's own, which Airflow retries or not. `Fail`: the task fails,
+    without its remaining retries."""
     retry_limit: Limit | None = None
     """Relaunches by this rule for one try of a task; after them, `Count`. Failed launches and losses of the
     running task are counted apart. Default: the policy's, else `globalMaxRetries`."""
@@ -276,7 +276,7 @@ class RuleFields(FileMapping):
     avoid_node: NodeAvoidance | None = None
     """Default: the policy's."""
     mutate: MutateFields | None = None
-    """What is changed in the launches that follow, if the action is `Retry`. Default: nothing."""
+    """Changes of further launches, if the action is `Retry`. Default: none."""
 
     @model_validator(mode="after")
     def _launches_what_it_mutates(self) -> Self:
@@ -295,7 +295,7 @@ class RuleFields(FileMapping):
         return self
 
     def compile(self, index: int) -> compiled.Rule:
-        """Return the rule as the engine takes it; ``index`` is its place in the policy."""
+        """Return the rule in the engine's form; ``index`` is its place in the policy."""
         return compiled.Rule(
             name=self.name or f"rules[{index}]",
             action=_ACTIONS[self.action],
@@ -330,10 +330,10 @@ class RuleFields(FileMapping):
 
 
 class PolicyFields(FileMapping):
-    """Rules that are looked through in their order; the first that matches decides."""
+    """Rules in their order; the first that matches decides."""
 
     name: Name
-    """Unique in the file. `built-in` and `infrastructure` are taken: they are in force without a file."""
+    """Unique in the file. `built-in` and `infrastructure` are reserved: both are in force without a file."""
     retry_limit: Limit | None = None
     """For rules without one, and for `defaultAction`: relaunches for one try of a task, counted for each rule
     by itself; after them, `Count`. For launches, a task may ask for another limit. Default:
@@ -341,13 +341,13 @@ class PolicyFields(FileMapping):
     backoff: BackoffFields | None = None
     """For rules without one. Default: `defaultBackoff`."""
     avoid_node: NodeAvoidance = AvoidNode.NONE
-    """For rules without one: whether the next worker stays away from the node of the one that failed.
-    `prefer`: it goes there only if there is no other node for it. `require`: it waits rather than go."""
+    """For rules without one: whether the next worker avoids the failed worker's node. `prefer`: the node is
+    used only if no other fits. `require`: the worker waits for another node."""
     default_action: ActionWord | None = None
     """For failed launches that no rule matches. Default: the next policy of the task is asked; after the last
-    one, `Count`. A running task that no rule matches is left to the infrastructure budget."""
+    one, `Count`. For a running task that no rule matches, the infrastructure budget decides."""
     rules: SomeOf[RuleFields] | None = None
-    """May be left out if there is a `defaultAction`."""
+    """Optional with a `defaultAction`."""
 
     @model_validator(mode="after")
     def _decides_something(self) -> Self:
@@ -356,7 +356,7 @@ class PolicyFields(FileMapping):
         return self
 
     def compile(self, default_backoff: Backoff | None = None) -> compiled.Policy:
-        """Return the policy as the engine takes it, with the backoff of a policy that states none."""
+        """Return the policy in the engine's form, with the backoff of a policy that states none."""
         return compiled.Policy(
             name=self.name,
             rules=tuple(rule.compile(index) for index, rule in enumerate(self.rules or ())),
@@ -369,8 +369,8 @@ class PolicyFields(FileMapping):
 
 class SelectorFields(FileMapping):
     """
-    Tasks that a policy is for, whether they ask for it or not. Every field that is stated has to match, and
-    one is needed besides `policy`; of the values of a field, one is enough.
+    Tasks that get a policy without asking for it. Every stated field has to match, and one is needed besides
+    `policy`; of the values of a field, one is enough.
     """
 
     policy: Name
@@ -394,7 +394,7 @@ class SelectorFields(FileMapping):
         return self
 
     def compile(self) -> compiled.Selector:
-        """Return the selector as the engine takes it."""
+        """Return the selector in the engine's form."""
         return compiled.Selector(
             policy=self.policy,
             queues=frozenset(self.queues or ()),
@@ -406,29 +406,29 @@ class SelectorFields(FileMapping):
 
 class PolicyFile(FileMapping):
     """
-    The whole file. The policies of a task are asked one after another: those selected for it in the order of
-    `selection`, those it asks for by name, and the default one.
+    The whole file. The policies of a task are asked one after another: selected ones in the order of
+    `selection`, those of the task's own options, and the default one.
     """
 
     default_policy: Name | None = None
     """Name of the policy that every task has, after all others. Default: `built-in`."""
     global_max_retries: GlobalLimit = 10
-    """Relaunches for one try of a task, of all rules together, whatever policies and tasks say: the emergency
-    brake. It holds for failed launches, and for losses of the running task, each by itself."""
+    """Relaunches for one try of a task, of all rules together, above all limits of policies and tasks: the
+    emergency brake, for failed launches and for losses of the running task, each by itself."""
     default_backoff: BackoffFields | None = None
     """For policies of this file without a backoff, and their rules without one. Default: relaunch at once; a
     running task after `[kubernetes_resilience] infrastructure_retry_delay`."""
     policies: SomeOf[PolicyFields]
     """The policies."""
     selection: SomeOf[SelectorFields] | None = None
-    """Which policies are for which tasks."""
+    """Policies for selected tasks."""
 
     def compile(self, origin: str, fallback: compiled.PolicySet) -> compiled.PolicySet:
         """
-        Return the file as the engine takes it.
+        Return the file in the engine's form.
 
-        :param origin: where it comes from, for people
-        :param fallback: what is in force without a file; its policies join those of the file
+        :param origin: origin of the file, for people
+        :param fallback: policies in force without a file; they join those of the file
         """
         backoff = self.default_backoff.compile() if self.default_backoff else None
         policies = (policy.compile(backoff) for policy in self.policies)

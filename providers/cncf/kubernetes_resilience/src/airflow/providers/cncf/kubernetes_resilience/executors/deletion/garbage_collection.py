@@ -94,7 +94,7 @@ class OrphanCollector:
             if task.restarting:
                 continue  # it has another UUID, and waits for the end of its worker
             if (key, ti_id) in over or task.has_released(pod):
-                log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
+                log.info("Pod %s of a dead scheduler is not needed any more; cleaning up", pod.ref)
                 self._deletion.delete_or_keep(pod)
 
 
