@@ -211,7 +211,7 @@ def test_everything_about_one_task_instance(queued_ti, fail, session):
     ti.state, ti.hostname, ti.start_date = "running", "pod-b", NOON
     session.commit()
     found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, limit=10, session=session)
-    assert [(item.event, item.entry) for item in found.events] == [
+    assert [(item.event, item.content) for item in found.events] == [
         (LAUNCH_FAILURE_EVENT, entry),
         ("running", None),
         ("awaiting_input", None),
@@ -238,7 +238,7 @@ def test_a_task_instance_with_many_events_is_cut_at_its_oldest(queued_ti, fail, 
     for number in range(3):
         fail(ti, str(number))
     found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, -1, limit=2, session=session)
-    assert ([item.entry.worker_uid for item in found.events], found.is_cut) == (["1", "2"], True)
+    assert ([item.content.worker_uid for item in found.events], found.is_cut) == (["1", "2"], True)
 
 
 def test_a_task_instance_that_does_not_exist(queued_ti, session):
@@ -268,8 +268,6 @@ def test_tasks_that_failed_without_losing_a_worker(queued_ti, fail, session):
     assert read(dag_ids=set()).found == []
     assert len(failures(session, until=datetime.now(UTC) + HOUR).found) == 1
     found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, -1, limit=10, session=session)
-    assert [(item.entry and 1, item.context and item.context.reason) for item in found.events] == [
-        (1, None),
-        (None, "TASK_ERROR"),
-        (None, None),
-    ]
+    failed, ended, unreadable = [item.content for item in found.events]
+    assert isinstance(failed, LedgerEntry)
+    assert (ended.context.reason, unreadable) == ("TASK_ERROR", None)

@@ -88,7 +88,7 @@ def record_reported(ended: Mapping[TaskInstanceKey, str], *, session: Session) -
     :param ended: tries whose worker has ended without a decision, each with the task instance's UUID at that
         time
     """
-    _add_new(_said(ended, session), session)
+    _add_new(_reported(ended, session), session)
 
 
 def record_cleared(cleared: Mapping[TaskInstanceKey, str], *, session: Session) -> None:
@@ -100,17 +100,17 @@ def record_cleared(cleared: Mapping[TaskInstanceKey, str], *, session: Session) 
     :param cleared: tries whose worker has ended, each with the UUID that its task instance had until then;
         the task instances' rows are locked
     """
-    said = _said(cleared, session)
-    silent = {key: (ti_id, _CLEARED) for key, ti_id in cleared.items() if key not in said}
+    reported = _reported(cleared, session)
+    silent = {key: (ti_id, _CLEARED) for key, ti_id in cleared.items() if key not in reported}
     write_failures(silent, session=session)
     stored = {key: StoredContext(ti_id, key.try_number, why) for key, (ti_id, why) in silent.items()}
-    _add_new(said | stored, session)
+    _add_new(reported | stored, session)
 
 
-def _said(ended: Mapping[TaskInstanceKey, str], session: Session) -> dict[TaskInstanceKey, StoredContext]:
+def _reported(ended: Mapping[TaskInstanceKey, str], session: Session) -> dict[TaskInstanceKey, StoredContext]:
     """Return the reasons of ended tries for which only their worker has stored one."""
-    said = read_failures_of_workers(ended, session=session)
-    return {key: stored for key, stored in said.items() if stored.ti_id == ended[key]}
+    found = read_failures_of_workers(ended, session=session)
+    return {key: stored for key, stored in found.items() if stored.ti_id == ended[key]}
 
 
 def _add_new(new: Mapping[TaskInstanceKey, StoredContext], session: Session) -> None:

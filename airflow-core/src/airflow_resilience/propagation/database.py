@@ -14,7 +14,7 @@ and has the try's UUID; an ended try keeps its XComs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow.models import xcom
 from airflow.models.dagrun import DagRun
@@ -146,8 +146,8 @@ def write_failures(
 def read_failure(key: TaskInstanceKey, *, session: Session) -> StoredContext | None:
     """Return the stored context of a try's failure; None without one."""
     # The context of an earlier failure remains if the next run has never begun.
-    found = _read([key], session).get(key)
-    return found.stored if found else None
+    _, found = _read([key], session).get(key, (None, None))
+    return found
 
 
 def read_failures_of_workers(
@@ -155,7 +155,7 @@ def read_failures_of_workers(
 ) -> dict[TaskInstanceKey, StoredContext]:
     """Return the contexts of tries for which only the worker has stored one, with one query."""
     found = _read(keys, session)
-    return {key: found[key].stored for key in keys if key in found and found[key].xcom_key == XCOM_KEY}
+    return {key: found[key][1] for key in keys if key in found and found[key][0] == XCOM_KEY}
 
 
 def read_previous_failures(
@@ -164,24 +164,19 @@ def read_previous_failures(
     """Return the stored contexts of the tries right before these, with one query."""
     before = {key: key._replace(try_number=key.try_number - 1) for key in keys if key.try_number > 1}
     found = _read(before, session)
-    return {key: found[earlier].stored.context for key, earlier in before.items() if earlier in found}
+    return {key: found[earlier][1].context for key, earlier in before.items() if earlier in found}
 
 
-class _Item(NamedTuple):
-    """A stored context and its XCom key."""
-
-    xcom_key: str
-    stored: StoredContext
-
-
-def _read(keys: Collection[TaskInstanceKey], session: Session) -> dict[TaskInstanceKey, _Item]:
-    """Return the stored contexts of the tries of these task instances; for each try, the one that counts."""
+def _read(
+    keys: Collection[TaskInstanceKey], session: Session
+) -> dict[TaskInstanceKey, tuple[str, StoredContext]]:
+    """Return the stored contexts of the tries of these task instances, each with the key that counts."""
     rows = _ROWS.read({key.primary for key in keys}, session) if keys else ()
-    found: dict[TaskInstanceKey, _Item] = {}
+    found: dict[TaskInstanceKey, tuple[str, StoredContext]] = {}
     for (dag_id, task_id, run_id, map_index), xcom_key, value in sorted(
         rows, key=lambda row: XCOM_KEYS.index(row[1])
     ):
         if stored := StoredContext.from_json(value):
             key = TaskInstanceKey(dag_id, task_id, run_id, stored.try_number, map_index)
-            found.setdefault(key, _Item(xcom_key, stored))
+            found.setdefault(key, (xcom_key, stored))
     return found

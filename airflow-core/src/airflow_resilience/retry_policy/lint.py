@@ -131,7 +131,7 @@ def _of_rule(rule: RuleFields, location: Location, policy: PolicyFields, brake: 
         yield from _without_effect(rule, location, f"the action is {rule.action}")
     else:
         yield from _above(rule.retry_limit, location, brake)
-        yield from _keeps_nodes_away(rule, location)
+        yield from _requires_other_nodes(rule, location)
         yield from _never_mutates(rule, location, policy.retry_limit, brake)
 
 
@@ -141,7 +141,7 @@ def _of_policy(policy: PolicyFields, location: Location, brake: int) -> Iterator
         yield from _without_effect(policy, location, "nothing in this policy says Retry")
         return
     yield from _above(policy.retry_limit, location, brake)
-    yield from _keeps_nodes_away(policy, location)
+    yield from _requires_other_nodes(policy, location)
     limited = all(rule.retry_limit is not None for rule in retrying) and policy.default_action != _RETRY
     if policy.retry_limit is not None and limited:
         yield (*location, "retryLimit"), "has no effect: every rule that says Retry has its own"
@@ -153,7 +153,7 @@ def _without_effect(holder: RuleFields | PolicyFields, location: Location, why: 
             yield (*location, to_camel(name)), f"has no effect: {why}"
 
 
-def _keeps_nodes_away(holder: RuleFields | PolicyFields, location: Location) -> Iterator[_Finding]:
+def _requires_other_nodes(holder: RuleFields | PolicyFields, location: Location) -> Iterator[_Finding]:
     if holder.avoid_node is AvoidNode.REQUIRE:
         yield (
             (*location, "avoidNode"),

@@ -38,7 +38,7 @@ def outcomes(*failures):
 
 def summary(*failures, since=NOON - DAY, until=NOON + DAY, is_cut=False, others=()):
     found = Failures(failures, is_cut, 0)
-    return summarise(found, outcomes_of(failures), Failures(others, False, 0), [], since=since, until=until)
+    return summarise(found, Failures(others, False, 0), [], since=since, until=until)
 
 
 def count(name, relaunched, charged, suspected=None, words=None):

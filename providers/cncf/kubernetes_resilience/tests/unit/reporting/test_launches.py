@@ -14,6 +14,7 @@ from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT, H
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
+from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.termination.exceptions import explain
 
@@ -215,7 +216,7 @@ def test_what_was_said_last_about_a_worker_counts():
 
 
 def ends_by(at, context, number=1):
-    return WorkerEvent(minute(at), number, EVENT, None, context)
+    return WorkerEvent(minute(at), number, EVENT, StoredContext("ti", number, context))
 
 
 def test_what_has_ended_a_try_that_did_not_lose_its_pod():
@@ -284,7 +285,7 @@ QUOTA = Dependency(DependencyKind.QUOTA, "airflow")
 
 def held(at, dependency=HUB):
     why = HeldLaunch(ti_id="ti", dependency=dependency, away_since=NOON)
-    return WorkerEvent(minute(at), 1, LAUNCH_HELD_EVENT, None, held=why)
+    return WorkerEvent(minute(at), 1, LAUNCH_HELD_EVENT, why)
 
 
 @pytest.mark.parametrize(

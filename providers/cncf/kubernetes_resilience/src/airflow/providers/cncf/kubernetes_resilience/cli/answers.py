@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from airflow.providers.cncf.kubernetes_resilience.cli.effective import EffectivePolicies, show_policies
+from airflow.providers.cncf.kubernetes_resilience.cli.effective import describe, show_policies
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.explanation import Circumstances, explain
 from airflow.providers.cncf.kubernetes_resilience.cli.explanation_view import show_explanation
@@ -31,6 +31,7 @@ from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import PolicySource
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
+from airflow_resilience.retry_policy.selection import TaskProfile
 
 GIVEN_UP_REASONS: Final = "worker_pod_pending_fatal_container_state_reasons"
 GIVEN_UP_REASONS_OF_UPSTREAM: Final = (
@@ -49,12 +50,13 @@ def lint(args: Namespace) -> int:
     return 0
 
 
-def show(effective: EffectivePolicies, output: str) -> int:
-    """Show policies and their origin."""
+def show(output: str, policies: PolicySet, task: TaskProfile | None = None) -> int:
+    """Show the policies in force and their origin, or those of one task."""
+    described = describe(policies, task)
     if output == "table":
-        show_policies(make_console(), effective)
+        show_policies(make_console(), described)
     else:
-        print_data(effective.to_dict(), output)
+        print_data(described, output)
     return 0
 
 

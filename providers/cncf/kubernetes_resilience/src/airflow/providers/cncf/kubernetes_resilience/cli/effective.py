@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 
@@ -30,7 +29,6 @@ from airflow_resilience.retry_policy.rule import (
     BUDGET_OPTION,
     DELAY_OPTION,
     REASONS_OPTION,
-    InfrastructureBudget,
     Policy,
     PolicySet,
     Rule,
@@ -82,15 +80,6 @@ def describe_selector(selector: Selector) -> dict[str, Any]:
         "dagTags": sorted(selector.dag_tags),
     }
     return {"policy": selector.policy} | {field: values for field, values in stated.items() if values}
-
-
-def describe_infrastructure(infrastructure: InfrastructureBudget) -> dict[str, Any]:
-    """Return the infrastructure budget as JSON has it, by the names of its options."""
-    return {
-        BUDGET_OPTION: infrastructure.budget,
-        DELAY_OPTION: infrastructure.delay,
-        REASONS_OPTION: sorted(infrastructure.reasons),
-    }
 
 
 def describe_limit(limit: int | None) -> str | None:
@@ -152,7 +141,7 @@ def _listed(values: Iterable[str]) -> str:
     return ", ".join(sorted(values))
 
 
-def _describe_task(task: TaskProfile) -> dict[str, object]:
+def _describe_task(task: TaskProfile) -> dict[str, Any]:
     return {
         "dag_id": task.dag_id,
         "task_id": task.task_id,
@@ -165,119 +154,90 @@ def _describe_task(task: TaskProfile) -> dict[str, object]:
     }
 
 
-class PolicyInForce(NamedTuple):
-    """A policy, and the reason for which it applies."""
+def describe(policies: PolicySet, task: TaskProfile | None = None) -> dict[str, Any]:
+    """
+    Return the policies in force as JSON has them.
 
-    policy: Policy
-    why: str
-    origin: str
-    """The policy's file, or ``built-in``."""
+    :param task: only the policies of this task, in the order in which they are asked; None for all policies
+    """
+    infrastructure = policies.infrastructure
+    selection = select(policies, task) if task else None
+    return {
+        "origin": policies.origin,
+        "defaultPolicy": policies.default,
+        "globalMaxRetries": policies.global_max_retries,
+        "infrastructure": {
+            BUDGET_OPTION: infrastructure.budget,
+            DELAY_OPTION: infrastructure.delay,
+            REASONS_OPTION: sorted(infrastructure.reasons),
+            INFRASTRUCTURE_LIMIT_KEY: selection and selection.infrastructure_retries,
+        },
+        "selection": [describe_selector(selector) for selector in policies.selectors],
+        "task": task and _describe_task(task),
+        "unknownPolicies": list(selection.unknown) if selection else [],
+        "policies": [
+            {
+                **describe_policy(policy),
+                "why": why,
+                "origin": BUILT_IN if policy.name == BUILT_IN else policies.origin,
+            }
+            for policy, why in (selection.policies if selection else _all(policies))
+        ],
+    }
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the policy as JSON has it."""
-        return {**describe_policy(self.policy), "why": self.why, "origin": self.origin}
 
-
-@dataclass(frozen=True, slots=True)
-class EffectivePolicies:
-    """The policies in force, for all tasks or for one."""
-
-    policies: PolicySet
-    task: TaskProfile | None = None
-    """The task in question; None for all tasks."""
-
-    @property
-    def chain(self) -> list[PolicyInForce]:
-        """The task's policies, in the order in which they are asked; without a task, all policies."""
-        return [
-            PolicyInForce(policy, why, BUILT_IN if policy.name == BUILT_IN else self.policies.origin)
-            for policy, why in self._chosen()
-        ]
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Unknown names of policies in the task's options."""
-        return select(self.policies, self.task).unknown if self.task else ()
-
-    @property
-    def task_budget(self) -> int | None:
-        """The task's infrastructure budget in place of the configured one; None for the configured one."""
-        return select(self.policies, self.task).infrastructure_retries if self.task else None
-
-    def _chosen(self) -> Iterator[tuple[Policy, str]]:
-        if self.task:
-            yield from select(self.policies, self.task).policies
-            return
-        selected = {selector.policy for selector in self.policies.selectors}
-        for policy in sorted(self.policies.policies.values(), key=lambda policy: policy.name == BUILT_IN):
-            if policy.name == self.policies.default:
-                yield policy, "the default policy"
-            elif policy.name in selected:
-                yield policy, "for selected tasks"
-            else:
-                yield policy, "for tasks that ask for it"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the policies in force as JSON has them."""
-        policies = self.policies
-        return {
-            "origin": policies.origin,
-            "defaultPolicy": policies.default,
-            "globalMaxRetries": policies.global_max_retries,
-            "infrastructure": {
-                **describe_infrastructure(policies.infrastructure),
-                INFRASTRUCTURE_LIMIT_KEY: self.task_budget,
-            },
-            "selection": [describe_selector(selector) for selector in policies.selectors],
-            "task": self.task and _describe_task(self.task),
-            "unknownPolicies": list(self.unknown),
-            "policies": [item.to_dict() for item in self.chain],
-        }
+def _all(policies: PolicySet) -> Iterator[tuple[Policy, str]]:
+    selected = {selector.policy for selector in policies.selectors}
+    for policy in sorted(policies.policies.values(), key=lambda policy: policy.name == BUILT_IN):
+        if policy.name == policies.default:
+            yield policy, "the default policy"
+        elif policy.name in selected:
+            yield policy, "for selected tasks"
+        else:
+            yield policy, "for tasks that ask for it"
 
 
 _OF_THE_POLICY = ("retryLimit", RETRIES_KEY, "backoff", "avoidNode", "defaultAction")
 
 
-def show_policies(console: Console, effective: EffectivePolicies) -> None:
-    """Print the policies in the order in which they are asked."""
-    policies, task = effective.policies, effective.task
-    if task:
-        print_heading(console, f"Policies of task {task.task_id} of Dag {task.dag_id}")
-        print_names(console, _task(task, effective))
+def show_policies(console: Console, described: dict[str, Any]) -> None:
+    """Print what :func:`describe` has returned."""
+    if task := described["task"]:
+        print_heading(console, f"Policies of task {task['task_id']} of Dag {task['dag_id']}")
+        print_names(console, _task(task, described))
     else:
         print_heading(console, "Policies in force")
-    limit = describe_limit(policies.global_max_retries)
-    print_names(console, [("from", policies.origin), ("globalMaxRetries", limit)])
-    print_names(console, _infrastructure(policies.infrastructure))
+    limit = describe_limit(described["globalMaxRetries"])
+    print_names(console, [("from", described["origin"]), ("globalMaxRetries", limit)])
+    print_names(console, _infrastructure(described["infrastructure"]))
     if not task:
-        print_table(console, [_selector(describe_selector(selector)) for selector in policies.selectors])
-    for item in effective.chain:
-        _show_policy(console, item)
+        print_table(console, [_selector(selector) for selector in described["selection"]])
+    for policy in described["policies"]:
+        _show_policy(console, _in_words(policy))
 
 
-def _infrastructure(infrastructure: InfrastructureBudget) -> Iterator[tuple[str, object]]:
-    yield BUDGET_OPTION, _budget(infrastructure.budget)
-    yield DELAY_OPTION, format_duration(infrastructure.delay)
-    yield REASONS_OPTION, ", ".join(sorted(infrastructure.reasons)) or "none but those of rules"
+def _infrastructure(infrastructure: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    yield BUDGET_OPTION, _budget(infrastructure[BUDGET_OPTION])
+    yield DELAY_OPTION, format_duration(infrastructure[DELAY_OPTION])
+    yield REASONS_OPTION, ", ".join(infrastructure[REASONS_OPTION]) or "none but those of rules"
 
 
 def _budget(budget: int) -> str:
     return f"{describe_limit(budget)}{'' if budget else ' (off)'}"
 
 
-def _task(task: TaskProfile, effective: EffectivePolicies) -> Iterator[tuple[str, object]]:
-    options = task.options
-    yield "queue", task.queue
-    yield "pool", task.pool
-    yield "DAG tags", ", ".join(sorted(task.dag_tags)) or None
-    yield POLICIES_KEY, ", ".join(options.policies) or None
-    if options.retries is not None:
-        yield RETRIES_KEY, f"{describe_limit(options.retries)}, in place of the limit of a policy"
-    if effective.task_budget is not None:
-        yield INFRASTRUCTURE_LIMIT_KEY, f"{_budget(effective.task_budget)}, in place of {BUDGET_OPTION}"
-    for name in effective.unknown:
+def _task(task: dict[str, Any], described: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    yield "queue", task["queue"]
+    yield "pool", task["pool"]
+    yield "DAG tags", ", ".join(task["dag_tags"]) or None
+    yield POLICIES_KEY, ", ".join(task[POLICIES_KEY]) or None
+    if task[RETRIES_KEY] is not None:
+        yield RETRIES_KEY, f"{describe_limit(task[RETRIES_KEY])}, in place of the limit of a policy"
+    if (budget := described["infrastructure"][INFRASTRUCTURE_LIMIT_KEY]) is not None:
+        yield INFRASTRUCTURE_LIMIT_KEY, f"{_budget(budget)}, in place of {BUDGET_OPTION}"
+    for name in described["unknownPolicies"]:
         yield "ignored", f"{POLICIES_KEY}: there is no policy {name}"
-    for problem in options.problems:
+    for problem in task["problems"]:
         yield "ignored", problem
 
 
@@ -288,9 +248,8 @@ def _selector(described: dict[str, object]) -> dict[str, object]:
     return {"policy": described["policy"], "selected for": "; ".join(fields)}
 
 
-def _show_policy(console: Console, item: PolicyInForce) -> None:
-    described = _in_words(describe_policy(item.policy))
-    print_heading(console, f"{item.policy.name}: {item.why} ({item.origin})")
+def _show_policy(console: Console, described: dict[str, Any]) -> None:
+    print_heading(console, f"{described['name']}: {described['why']} ({described['origin']})")
     print_names(console, ((name, described[name]) for name in _OF_THE_POLICY))
     print_table(console, [_in_words(rule) for rule in described["rules"]])
 

@@ -31,12 +31,12 @@ class TryEnd:
     """A row about the loss of a worker, or about another end of the task, and its content."""
 
     row: Log
-    said: LedgerEntry | StoredContext
+    content: LedgerEntry | StoredContext
 
     @property
     def entry(self) -> LedgerEntry | None:
         """Entry of the ledger; None for a failure without a lost worker."""
-        return self.said if isinstance(self.said, LedgerEntry) else None
+        return self.content if isinstance(self.content, LedgerEntry) else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all facts for JSON."""
@@ -49,17 +49,17 @@ class TryEnd:
             "launch": entry and entry.launch,
             "pod": entry and entry.worker_name,
             "uid": entry and entry.worker_uid,
-            "task_instance_id": self.said.ti_id,
+            "task_instance_id": self.content.ti_id,
             "next_task_instance_id": entry and entry.next_ti_id,
-            "reason": entry.reason if entry else self.said.context.reason,
-            "context": self.said.context.to_dict(),
+            "reason": entry.reason if entry else self.content.context.reason,
+            "context": self.content.context.to_dict(),
             "decision": entry and entry.decision.to_dict(),
             "due": entry and entry.due,
         }
 
     def to_row(self) -> dict[str, Any]:
         """Return the columns for people."""
-        row, entry, context = self.row, self.entry, self.said.context
+        row, entry, context = self.row, self.entry, self.content.context
         decision = entry and entry.decision
         return {
             "when": row.dttm and row.dttm.isoformat(sep=" ", timespec="seconds"),
@@ -111,8 +111,8 @@ def _read(args: Namespace, *, session: Session) -> Iterator[TryEnd | None]:
     if args.try_number is not None:
         query = query.where(Log.try_number == args.try_number)
     for row in session.scalars(query.order_by(Log.id)):
-        said = read_row(row.event, row.extra)
-        yield TryEnd(row, said) if said else None
+        content = read_row(row.event, row.extra)
+        yield TryEnd(row, content) if isinstance(content, LedgerEntry | StoredContext) else None
 
 
 def _exists(args: Namespace, *, session: Session) -> bool:

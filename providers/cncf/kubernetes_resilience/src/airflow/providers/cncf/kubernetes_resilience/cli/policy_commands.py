@@ -14,7 +14,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.cli import answers
-from airflow.providers.cncf.kubernetes_resilience.cli.effective import EffectivePolicies
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow_resilience.retry_policy.selection import TaskProfile, read_task_options
 
@@ -27,7 +26,7 @@ def show(args: Namespace) -> int:
     if args.dag:
         with create_session() as session:
             task = _read_task(args.dag, args.task, session=session)
-    return answers.show(EffectivePolicies(policies, task), args.output)
+    return answers.show(args.output, policies, task)
 
 
 def _read_task(dag_id: str, task_id: str, *, session: Session) -> TaskProfile:

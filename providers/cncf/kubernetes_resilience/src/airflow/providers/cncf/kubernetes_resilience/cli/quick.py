@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.cli import answers, manifests
 from airflow.providers.cncf.kubernetes_resilience.cli.arguments import EXPLAIN, LINT, SHOW, Command, argument
-from airflow.providers.cncf.kubernetes_resilience.cli.effective import EffectivePolicies
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError, run_command
 from airflow.providers.cncf.kubernetes_resilience.cli.explanation import from_pod
 from airflow.providers.cncf.kubernetes_resilience.get_provider_info import get_provider_info
@@ -30,8 +29,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 
 def _show(args: Namespace) -> int:
-    policies = answers.read_policies_of(_read_configuration(), args.policy)
-    return answers.show(EffectivePolicies(policies), args.output)
+    return answers.show(args.output, answers.read_policies_of(_read_configuration(), args.policy))
 
 
 def _explain(args: Namespace) -> int:

@@ -26,7 +26,6 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     OutageView,
     Outcome,
     Summary,
-    outcomes_of,
     summarise,
 )
 from airflow_resilience.context import StateChangeCategory
@@ -50,7 +49,7 @@ def report(args: Namespace) -> int:
         found = read_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
         others = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
         outages = read_outages(until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
-    view = summarise(found, outcomes_of(found.found), others, outages, since=since, until=until)
+    view = summarise(found, others, outages, since=since, until=until)
     if view.is_cut or view.others_cut:
         sys.stderr.write(f"there are more than {MOST_FAILURES} failures: only the newest are counted\n")
     if view.unreadable:
@@ -70,7 +69,7 @@ def _show(view: Summary) -> None:
     print_names(console, _totals(view))
     if view.outages:
         print_heading(console, "Away now")
-        print_table(console, [_away(outage) for outage in view.outages])
+        print_table(console, [_outage(outage) for outage in view.outages])
     for title, rows in (
         ("Over time", list(_over_time(view))),
         ("Causes", list(_rows("cause", view.causes))),
@@ -112,7 +111,7 @@ _OTHERS: Final = (
 )
 
 
-def _away(outage: OutageView) -> dict[str, Any]:
+def _outage(outage: OutageView) -> dict[str, Any]:
     return {
         "what": outage.dependency,
         "since": _minute(outage.since),

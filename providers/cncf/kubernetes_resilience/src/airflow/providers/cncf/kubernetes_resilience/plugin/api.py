@@ -29,7 +29,6 @@ from airflow.providers.cncf.kubernetes_resilience.get_provider_info import get_p
 from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     DEFAULT_TIME,
     LONGEST_TIME,
-    FailureOutcome,
     Filter,
     Outcome,
     Summary,
@@ -46,8 +45,6 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
 )
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.ledger_queries import (
-    Failures,
-    RecordedFailure,
     read_failures,
     read_outages,
     read_task_failures,
@@ -181,36 +178,20 @@ def read_question(
 _Question = Annotated[Asked, Depends(read_question)]
 
 
-class Selection(NamedTuple):
-    """The failures of workers for a request."""
-
-    found: Failures[RecordedFailure]
-    outcomes: list[FailureOutcome]
-
-
-def select_failures(asked: _Question, session: SessionDep) -> Selection:
-    """Read the failures of workers for a request, each with its outcome."""
-    found = read_failures(
-        asked.since, asked.until, dag_ids=asked.dag_ids, limit=MOST_FAILURES, session=session
-    )
-    return Selection(found, outcomes_of(found.found))
-
-
-_Selection = Annotated[Selection, Depends(select_failures)]
-
-
 @app.get("/api/v1/failures/summary", dependencies=[_MAY_READ], responses=_REFUSALS, tags=["Failures"])
-def get_summary(asked: _Question, selection: _Selection, session: SessionDep) -> Summary:
+def get_summary(asked: _Question, session: SessionDep) -> Summary:
     """Return the failures of a time in numbers."""
     since, until, dag_ids = asked
+    found = read_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
     others = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
     outages = read_outages(datetime.now(UTC), dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
-    return summarise(selection.found, selection.outcomes, others, outages, since=since, until=until)
+    return summarise(found, others, outages, since=since, until=until)
 
 
 @app.get("/api/v1/failures", dependencies=[_MAY_READ], responses=_REFUSALS, tags=["Failures"])
 def get_failures(
-    selection: _Selection,
+    asked: _Question,
+    session: SessionDep,
     cause: str | None = None,
     node: Annotated[str | None, Query(description="unknown: the pod was on none, or it is not known")] = None,
     phase: Phase | None = None,
@@ -223,6 +204,8 @@ def get_failures(
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> FailureRows:
     """Return the failures that a number of the summary counts, newest first."""
+    since, until, dag_ids = asked
+    found = read_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
     wanted = Filter(
         cause=cause,
         node=node,
@@ -233,10 +216,10 @@ def get_failures(
         after=after,
         before=before,
     )
-    chosen = [item for item in selection.outcomes if wanted.chooses(item)]
+    chosen = [item for item in outcomes_of(found.found) if wanted.chooses(item)]
     return FailureRows(
         total=len(chosen),
-        is_cut=selection.found.is_cut,
+        is_cut=found.is_cut,
         rows=[FailureRow.of(item) for item in chosen[offset : offset + limit]],
     )
 

@@ -46,7 +46,7 @@ _WIDTHS: Final = tuple(
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_GOES_ON: Final = frozenset({*State.unfinished} - {None, TaskInstanceState.UP_FOR_RETRY})
+_UNFINISHED: Final = frozenset({*State.unfinished} - {None, TaskInstanceState.UP_FOR_RETRY})
 
 
 class Outcome(StrEnum):
@@ -213,7 +213,6 @@ def outcomes_of(failures: Iterable[RecordedFailure]) -> list[FailureOutcome]:
 
 def summarise(
     found: Failures[RecordedFailure],
-    chosen: Sequence[FailureOutcome],
     others: Failures[TaskFailure],
     outages: Iterable[RecordedOutage],
     *,
@@ -224,10 +223,10 @@ def summarise(
     Count failures.
 
     :param found: failures that were read of that period
-    :param chosen: failures that count, each with its outcome
     :param others: failures of tasks that did not lose their pod
     :param outages: present outages
     """
+    chosen = outcomes_of(found.found)
     categories = Counter(failure.context.category for failure in others.found)
     if found.is_cut and found.found:
         since = max(since, min(failure.at for failure in found.found))
@@ -264,7 +263,7 @@ def _outcome(failure: RecordedFailure, *, is_last: bool) -> Outcome:
         return Outcome.FAILED_AGAIN
     if failure.try_state in State.success_states:
         return Outcome.HEALED
-    if failure.try_state in _GOES_ON:
+    if failure.try_state in _UNFINISHED:
         return Outcome.UNDER_WAY
     if failure.try_state is None:
         return Outcome.NOT_KNOWN
@@ -283,11 +282,8 @@ def _counts(items: Iterable[FailureOutcome], name_of: Callable[[FailureOutcome],
 
 
 def _nodes(items: Sequence[FailureOutcome]) -> list[Count]:
-    suspected: dict[str, datetime] = {}
-    for item in items:
-        if item.entry.node_is_suspect:
-            node, at = node_of(item.entry), item.failure.at
-            suspected[node] = max(at, suspected.get(node, at))
+    times = [(item.failure.at, node_of(item.entry)) for item in items if item.entry.node_is_suspect]
+    suspected = {node: at for at, node in sorted(times)}
     counts = _counts(items, lambda item: node_of(item.entry))
     return [count.model_copy(update={"suspected": suspected.get(count.name)}) for count in counts]
 

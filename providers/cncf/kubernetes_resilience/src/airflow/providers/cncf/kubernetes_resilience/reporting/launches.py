@@ -26,9 +26,10 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
 )
 from airflow_resilience.context import StateChangeReason
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LAUNCH_HELD_EVENT, LedgerEntry
+from airflow_resilience.ledger import LAUNCH_HELD_EVENT, HeldLaunch, LedgerEntry
 from airflow_resilience.ledger_queries import FAILURE_EVENTS, TaskInstanceEvents, TryRow, WorkerEvent
 from airflow_resilience.outages import Dependency
+from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
 
 _HELD = frozenset({TaskInstanceState.QUEUED, TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING})
@@ -49,25 +50,26 @@ class _TryTimeline:
     held_since: datetime | None = None
 
     def take(self, event: WorkerEvent) -> None:
-        if event.held:
-            self.held_for, self.held_since = event.held.dependency, event.at
-        elif event.entry:
-            self._fail(event.entry, event.at)
-            if not event.entry.away_since or event.entry.dependency != self.held_for:
+        match event.content:
+            case HeldLaunch(dependency=dependency):
+                self.held_for, self.held_since = dependency, event.at
+            case LedgerEntry() as entry:
+                self._fail(entry, event.at)
+                if not entry.away_since or entry.dependency != self.held_for:
+                    self.held_for = self.held_since = None
+            case StoredContext(context=context):
+                self.ended_by = EndView.of(event.at, context)
+            case None if event.event == TaskInstanceState.RUNNING:
+                self.ended_by = None  # a cleared try that has begun anew under the same number
+                self.running = event
                 self.held_for = self.held_since = None
-        elif event.context:
-            self.ended_by = EndView.of(event.at, event.context)
-        elif event.event == TaskInstanceState.RUNNING:
-            self.ended_by = None  # a cleared try that has begun anew under the same number
-            self.running = event
-            self.held_for = self.held_since = None
-        elif self.running and event.event not in _OF_OURS:
-            self._end(event.event, self.running.at, event.at, None)
+            case None if self.running and event.event not in _OF_OURS:
+                self._end(event.event, self.running.at, event.at, None)
 
     def conclude(self, row: TryRow) -> None:
         """Add the launch that only the task instance's row shows."""
         last = self.launches[-1] if self.launches else None
-        if not self.running and last and not _goes_on_after(last, row):
+        if not self.running and last and not _has_successor(last, row):
             # The row has the host of the worker, which its report lacks.
             if last.end is LaunchEnd.REPORTED and last.state == row.state:
                 last.host = row.hostname or None
@@ -201,7 +203,7 @@ def _is_about(launch: LaunchView, entry: LedgerEntry) -> bool:
     return launch.failure is not None and launch.failure.uid == entry.worker_uid
 
 
-def _goes_on_after(launch: LaunchView, row: TryRow) -> bool:
+def _has_successor(launch: LaunchView, row: TryRow) -> bool:
     """Return whether another launch follows the last known end."""
     if launch.failure:
         return launch.failure.decision.action is Action.RELAUNCH
