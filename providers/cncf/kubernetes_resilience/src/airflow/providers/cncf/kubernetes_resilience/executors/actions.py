@@ -225,7 +225,7 @@ class Actions(LoggingMixin):
             self._retract(launch.key)
         else:
             self.log.info("%s was cleared, marked or deleted; its pod has not started and goes", launch.key)
-            # It may have started, and ended its try, and nobody has told this scheduler.
+            # The worker may have started, and ended its try, without a message to this scheduler.
             unseen = PodFacts(launch.ref, {}, {}, resource_version=UNKNOWN_VERSION)
             self._deletion.give_up(launch, launch.facts or unseen)
             self._release(launch)
@@ -308,8 +308,8 @@ class Actions(LoggingMixin):
         """
         Leave a task instance that cannot be handled to Airflow.
 
-        It is reported as failed if it is known that no worker runs it. Otherwise nothing is reported, since
-        no healthy task may fail: Airflow's own timeouts end the task if it does not run.
+        The task is reported as failed if no worker runs it. Otherwise nothing is reported, since no healthy
+        task may fail: Airflow's own timeouts end the task if it does not run.
         """
         if self._isolation.run("give-up", self._is_queued, launch):
             self._fail(launch, _unhandled(error), _not_handled(error))

@@ -23,7 +23,7 @@ T = TypeVar("T", PodFacts, ContainerFacts, ConditionFacts)
 _TOKEN = re.compile(
     # A JSON Web Token begins with the Base64 of '{"'. The worker of Airflow 3.1 prints its own at the start.
     r"\beyJ[\w-]{8,}(?:\.[\w-]*)*"
-    # Its line may have been cut by the kubelet in the middle of the token.
+    # The kubelet may have cut its line in the middle of the token.
     r"|\A[\w.-]+(?=', ti=TaskInstance\()"
 )
 _MASK = "***"
@@ -58,7 +58,7 @@ def mask_secrets(facts: PodFacts) -> PodFacts:
 
 
 def _without_quoted(line: str) -> str:
-    """Return a line without secrets that somebody has quoted; as it is if it has none."""
+    """Return a line without quoted secrets; unchanged without secrets."""
     plain = line
     for _ in range(_QUOTED_TIMES):
         unquoted = _ESCAPE.sub(_character, plain)

@@ -103,7 +103,7 @@ class Reconciler:
         self._clock = clock
         self._next_look = 0.0
         self._last_away = -inf
-        """When the API server was away last."""
+        """When the API server was last unavailable."""
         self._unchecked: dict[Launch, None] = {}
         """What is left to look at of the launches that had not started at the last look."""
         self._late: list[Launch] = []
@@ -115,7 +115,7 @@ class Reconciler:
             return
         self._commands.send_again(self._registry.pending_deletions())
         for launch in (*self._registry, *self._registry.in_state(LaunchState.DEPARTING)):
-            launch.calls = 0  # nobody will answer them
+            launch.calls = 0  # there will be no answer
             if launch.creation and launch.creation.next_attempt is None:
                 launch.creation.was_unclear = True
                 launch.creation.next_attempt = NextAttempt(0.0)
@@ -158,7 +158,7 @@ class Reconciler:
         return is_more
 
     def _reconcile(self, asked: Sequence[Asked]) -> None:
-        # Some may have been launched, or let go of, since the batch before.
+        # Some may have been launched, or released, since the batch before.
         asked = [item for item in asked if self._registry.is_current(item.launch)]
         settled = self._isolation.batch(
             "settle", asked, self.settle, name=_key, give_up=self._actions.cannot_settle
@@ -172,7 +172,8 @@ class Reconciler:
 
     def settle(self, asked: Sequence[Asked]) -> list[Settled]:
         """
-        Settle what can be settled now; launches whose row somebody else has locked are left out.
+        Settle launches that can be settled now; those with a row that another transaction has locked are
+        skipped.
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer, or refuses one of them;
             nothing is settled then
@@ -271,7 +272,7 @@ def _find_cleared(asked: Sequence[Asked], tasks: Mapping[Try, TaskSnapshot]) -> 
 def _record_cleared(
     settled: Sequence[Settled], tasks: Mapping[Try, TaskSnapshot], session: Session
 ) -> list[Settled]:
-    """Write down which tries have ended because they were cleared, and leave out what somebody has locked."""
+    """Record tries that have ended because they were cleared; rows that are locked are skipped."""
     cleared = {
         item.launch: row.ti_id
         for item in settled

@@ -96,10 +96,10 @@ class RunningWorkers:
 
     def heard_nothing(self, key: TaskInstanceKey) -> None:
         """
-        Note that Airflow has not heard of a worker for too long whose end is settled here.
+        Note the heartbeat timeout of a worker whose end is settled here.
 
-        While the API server does not answer, nobody can say what has become of its pod. A task that may run
-        again after a loss waits until that is known. Airflow guesses again.
+        The state of its pod is unknown while the API server does not answer. A task that may run again after
+        a loss waits until that is known. Airflow guesses again.
         """
         launch = self._registry.get(key)
         if launch and _is_followed(launch):

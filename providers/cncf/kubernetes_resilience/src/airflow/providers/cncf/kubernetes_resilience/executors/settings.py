@@ -63,7 +63,7 @@ class Settings(PolicySettings):
 
     publish_retries: int | None
     """``[kubernetes_executor] task_publish_max_retries``: repetitions of a create call; -1 for no limit, None
-    if nobody has set it."""
+    if not set."""
     api_concurrency: int
     """``[kubernetes_resilience] api_concurrency``: changing requests under way at one time."""
     watch_inactivity_timeout: float

@@ -79,7 +79,7 @@ def find_tracer(name: str) -> Tracer | None:
         return None if is_off else provider.get_tracer(name)
     if not conf.getboolean("traces", "otel_on", fallback=False):
         return None
-    # It has a provider for each tracer, and one batch processor for all of them.
+    # Airflow has a provider for each tracer, and one batch processor for all of them.
     tracer = import_module("airflow.traces.tracer").Trace.get_tracer(name)
     return tracer if isinstance(tracer, Tracer) else None
 
@@ -120,7 +120,8 @@ def follow_new_id(executor: Any, key: TaskInstanceKey, old: str, new: str | None
 
 
 CLIENT_TIMEOUT = 10.0
-"""Seconds for a request of a synchronous client, which waits for ever without, and tries eleven times."""
+"""Seconds for a request of a synchronous client, which otherwise waits without limit, and tries eleven
+times."""
 
 
 def make_client(team_name: str | None) -> CoreV1Api:

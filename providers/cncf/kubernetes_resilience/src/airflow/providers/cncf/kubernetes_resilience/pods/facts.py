@@ -34,7 +34,7 @@ WORKER_ANNOTATION = "airflow-resilience/worker-container"
 """Name of the container that runs the task, where a pod override has renamed it."""
 
 LAUNCH_ID_ANNOTATION = "airflow-resilience/launch-id"
-"""Unique to one launch. It tells our own pod from another one of the same name."""
+"""Unique to one launch. The annotation distinguishes our own pod from another one of the same name."""
 
 LAUNCH_NUMBER_ANNOTATION = "airflow-resilience/launch-number"
 """1 for the first launch of a try, one more for each relaunch."""
@@ -87,7 +87,7 @@ _BEFORE_START = frozenset({"ContainerCreating", "PodInitializing"})
 _LOST = "ContainerStatusUnknown"
 
 WORKLOAD_OPTION = "--json-string"
-"""Argument of the worker. Its workload follows it."""
+"""Argument of the worker. The workload follows it."""
 
 
 class _WorkloadTaskInstance(msgspec.Struct):
@@ -213,7 +213,7 @@ class ContainerFacts:
         """
         Number of the signal that ended the container; None if none did.
 
-        Most runtimes tell it by the exit code only, as shells do: 128 plus the number.
+        Most runtimes show the signal by the exit code only, as shells do: 128 plus the number.
         """
         if self.signal:
             return self.signal

@@ -55,8 +55,8 @@ class AbandonedPods:
         """
         Have the pods of a task instance deleted when they are found; its next launch waits for that.
 
-        It waits for as long as they cannot be listed: until then nobody has asked for their deletion. If that
-        is not permitted, it waits for no longer than for a deletion that is not.
+        The next launch waits while they cannot be listed: no deletion is requested until then. If that is not
+        permitted, it waits for no longer than for a deletion that is not.
         """
         self.orphans[orphan.key] = orphan
         if orphan.state == TaskInstanceState.QUEUED:  # else its worker has started and reported since
@@ -82,7 +82,7 @@ class AbandonedPods:
         """
         Delete or keep the pods of task instances that are not adopted any more.
 
-        They are deleted whether they have started or not, as those are whose launch is revoked otherwise.
+        Started pods are deleted too, as with any other revoked launch.
         """
         answered = found.answered(self.orphans)
         if not answered:

@@ -179,7 +179,7 @@ class Adopter:
         self._search.look_again(self._abandoned.orphans | self._registry.adopting())
 
     def _forget_over(self) -> None:
-        """Forget what has ended, and whose pod may never be found; the collector tidies that up."""
+        """Forget ended task instances, whose pod may never be found; the collector cleans up their pods."""
         for key in self._find_over(self._registry.adopting().values()):
             self._let_go_of(key)
         self._abandoned.reclaim(self._find_over(self._abandoned.orphans.values()))
@@ -327,13 +327,13 @@ class Adopter:
         """Return whether this scheduler has a task instance already, or is about to adopt it."""
         if orphan.job_id == self._job_id:
             return orphan.key in self._slots.occupied  # another scheduler took us for dead
-        # Airflow repeats the offer when its transaction fails. That the key has a slot says nothing: it may
-        # be the pod of an earlier phase that has it, while the dead scheduler has launched the next one.
+        # Airflow repeats the offer when its transaction fails. A slot of the key proves nothing: the pod of
+        # an earlier phase may have the slot, while the dead scheduler has launched the next phase.
         return self._registry.adopting_of(orphan.key) == orphan
 
     def _read_adopted(self) -> dict[TaskInstanceKey, TaskInstanceRow | None]:
         """
-        Return the rows of those that are adopted, None for one that is gone, and let go of the others.
+        Return the rows of adopted ones, None for one that is gone, and forget the others.
 
         Airflow's transaction, in which they were offered, has ended. If it has failed, Airflow offers them
         again. Another scheduler may have adopted them since, as it took this one for dead.

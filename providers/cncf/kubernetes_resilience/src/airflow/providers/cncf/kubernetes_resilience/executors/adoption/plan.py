@@ -112,10 +112,10 @@ def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodF
     """
     Choose the newest launch of each task instance.
 
-    A pod in which the task is known to run comes before one that was launched later: it won the start. If it
-    runs and it cannot be told in which of its pods, none of them is superseded. Pods that are not of these
-    task instances are left alone. So is the pod of an earlier phase that has ended: one that has succeeded,
-    unless the task is said to run in it, or one that was created before a queued task instance was scheduled.
+    A pod in which the task is known to run comes before one that was launched later: it won the start. If a
+    task runs in an unknown one of its pods, none of them is superseded. Pods of other task instances are not
+    touched. Neither is the pod of an earlier phase that has ended: one that has succeeded, unless the task is
+    said to run in it, or one that was created before a queued task instance was scheduled.
 
     A pod's labels say nothing: whoever tried to adopt it before may have put its own on it, and failed then.
     """
@@ -133,7 +133,7 @@ def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodF
             elif _is_launch_of(pod, orphans[key]):
                 candidates.setdefault(key, []).append(pod)
         except Exception:
-            # Whatever is odd about one pod must not keep the others from being adopted.
+            # A malformed pod must not keep the others from being adopted.
             log.exception("Pod %s cannot be read, and is left out of adoption", pod.ref)
             plan.odd.add(_ti_id_of_odd(pod))
     for key, found in candidates.items():

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ADOPTION_TIMEOUT = 15.0
-"""Seconds after which pods are looked for again if nothing is heard of an attempt."""
+"""Seconds after which pods are searched for again without an answer to an attempt."""
 
 RETRY_INTERVAL = 5.0
 """Seconds between attempts while the API server does not answer."""
@@ -86,7 +86,7 @@ class PodSearch:
     """
     Finds the pods of orphans.
 
-    The scheduler waits for the first list, and no longer than its patience allows. Later ones come in as
+    The scheduler waits for the first list, within the limits of :class:`Patience`. Later ones come in as
     answers.
 
     :param patience: how long the scheduler may be kept waiting, with all its executors
@@ -135,7 +135,7 @@ class PodSearch:
         return found
 
     def look_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
-        """Look for the pods once more, if there are any to look for and it is time to; nobody waits."""
+        """Search for missing pods again when due; the scheduler does not wait."""
         if orphans and self._clock() >= self._next_look:
             self._next_look = self._clock() + ADOPTION_TIMEOUT
             self._commands.run(self._look_again, orphans)
@@ -164,7 +164,7 @@ class PodSearch:
             except KubernetesApiError as error:
                 errors.append((namespace or "all namespaces", error))
                 are_away = sum(answer_of(each) in UNANSWERED for _, each in errors) == len(self._namespaces)
-                # An object that cannot be decoded is a 500 for its namespace, and for ever.
+                # An object that cannot be decoded is a 500 for its namespace, each time.
                 if are_away or (error.transient and error.status != 500):
                     self.is_refused = False
                     raise

@@ -204,7 +204,7 @@ class LaunchQueue:
         if waiting.fails:
             return self._registry.is_stopped(key, now)
         # The scheduler that is handed a task instance knows nothing of a pod that still departs. The ledger
-        # tells it when the launch is due.
+        # has the time when the launch is due.
         is_due = waiting.not_before <= now or waiting.job is None
         return is_due and self._registry.is_clear(key, now)
 

@@ -105,7 +105,7 @@ def go_elsewhere(pod: V1Pod, last: LedgerEntry | None, suspects: Sequence[str]) 
     """
     Keep a pod away from nodes that are suspect, and more so from that on which the one before failed.
 
-    That is if it was decided, and the node exists.
+    The previous node counts only if so decided, and if the node exists.
     """
     if last and last.context.metadata.get(MetadataKey.CAUSE) != NODE_GONE:
         node = last.context.metadata.get(MetadataKey.NODE)

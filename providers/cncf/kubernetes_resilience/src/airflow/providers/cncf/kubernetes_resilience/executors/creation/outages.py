@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Launches that are held back while something that they need is away.
+Launches that are held during the outage of a dependency.
 
 :mod:`airflow_resilience.outages` knows what is away. A scheduler learns that from its own launches, and from
 the ledger when it starts.

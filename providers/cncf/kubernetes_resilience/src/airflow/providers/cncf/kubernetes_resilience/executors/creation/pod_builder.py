@@ -49,7 +49,8 @@ class PodBuilder:
 
     :param kube_config: configuration of the executor
     :param scheduler_job_id: this scheduler's job; its pods are labelled with it
-    :param executor_label: tells the pods of this executor from those of the scheduler's others
+    :param executor_label: distinguishes the pods of this executor from those of the scheduler's other
+        executors
     :param make_token: makes the token of a workload from its task instance's UUID, valid from then on
     :param worker_log_as_termination_message: whether the last lines of a worker that fails become its
         container's termination message, where its pod does not say otherwise

@@ -69,7 +69,7 @@ class TemplateCache:
 
     def make(self, pattern: Pattern, task: Task) -> V1Pod:
         """
-        Make a pod that nobody else holds a part of.
+        Make a pod that shares no part with another one.
 
         :raises OSError: if the template cannot be read
         :raises PodReconciliationError: if template and override cannot be merged

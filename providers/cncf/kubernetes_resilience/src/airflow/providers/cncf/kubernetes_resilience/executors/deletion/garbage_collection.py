@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that dead schedulers have left behind, and that no task instance is adopted with."""
+"""Pods of dead schedulers without a task instance that could be adopted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 class OrphanCollector:
     """
-    Deletes or labels the pods that dead schedulers have left behind.
+    Deletes or labels the pods of dead schedulers that no task needs.
 
     A pod whose worker has ended or has not started may still be adopted, and what its task instance's row
     says may depend on it. The pod is left behind if its try is over, or goes on without it. A pod whose
@@ -77,7 +77,7 @@ class OrphanCollector:
             try:
                 pods = await self._runtime.launcher.list_pods(namespace, selector)
             except KubernetesApiError as error:
-                # The informer reports an outage; here nobody waits for anything.
+                # The informer reports an outage; nothing waits for this list.
                 log.debug("Looking for pods of dead schedulers is put off: %r", error)
             else:
                 if idle := [pod for pod in pods if pod.has_ended or pod.may_start]:

@@ -109,7 +109,7 @@ class PodDeletion:
         self._ended.setdefault(pod.ref, (self._clock(), command))
 
     def delete_or_keep(self, pod: PodFacts) -> None:
-        """Delete or keep a pod that nobody needs; one that has not started goes, unless it has by then."""
+        """Delete or keep a pod that no task needs. An unstarted pod is deleted if still unstarted then."""
         if pod.has_ended:
             self.clean_up(pod)
         else:
@@ -143,7 +143,7 @@ class PodDeletion:
 
     def supersede(self, launch: Launch, failure: PodFailure | None) -> None:
         """
-        Delete or keep the pod of a launch that has ended, and delete that of one that was given up on.
+        Delete or keep the pod of an ended launch, and delete the pod of one that was given up.
 
         One that was given up on is left alone if another scheduler has adopted it: that one knows how it is.
 
@@ -186,7 +186,7 @@ class PodDeletion:
             self.delete(launch, launch.facts or PodFacts(launch.ref, {}, {}), DeletePod(launch.ref))
 
     def revoke_given_up(self, key: TaskInstanceKey) -> None:
-        """Delete the pods of a key that were given up on, even if they have started since."""
+        """Delete the pods of a key that were given up, even if they have started since."""
         for launch in self._registry.departing_of(key):
             if launch.may_come_back:
                 self.revoke(launch)

@@ -68,7 +68,7 @@ class StaleEventFilter:
     Follows the current launches until their pods end.
 
     :param limits: for how long a pod may wait for a node, or for its worker to start
-    :param superseded: does what follows from news of other pods
+    :param superseded: handles messages about other pods
     :param create_retries: takes create calls that have failed
     :param outages: learn what has been created, and has started
     :param suspect_nodes: learn what has started
@@ -139,7 +139,7 @@ class StaleEventFilter:
             self._isolation.run("adopt", self.misread, PodObservation(pod))
 
     def heard(self, news: News, pod: PodFacts) -> None:
-        """Do what follows from news of a pod that is not a current launch's."""
+        """Handle a message about a pod that is not a current launch's."""
         launch = self._superseded.heard(news, pod)
         if launch is None:
             return
@@ -169,7 +169,7 @@ class StaleEventFilter:
 
     def heard_nothing(self, launch: Launch) -> None:
         """
-        Note that Airflow has not heard of the worker of a current launch for too long.
+        Note the heartbeat timeout of a current launch's worker.
 
         If the informer has not seen its pod yet, it would not notice that the pod is gone. The API server is
         asked first. Airflow guesses again, and by then that is known.
@@ -181,7 +181,7 @@ class StaleEventFilter:
             try:
                 self._evaluate(launch)
             except Exception:
-                launch.is_silent = False  # the guess is left to Airflow, and must not count again later
+                launch.is_silent = False  # Airflow handles the guess, which must not count again later
                 raise
 
     def misread(self, message: Message) -> None:

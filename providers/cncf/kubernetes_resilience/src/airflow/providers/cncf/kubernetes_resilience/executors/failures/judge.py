@@ -35,8 +35,8 @@ class Situation(Enum):
     ENDED = auto()
     """The pod has ended, or was given up."""
     UNCHECKED = auto()
-    """The worker has not started, and the row was not read for a while. Airflow does not tell an executor
-    that a user has cleared, marked or deleted a task instance."""
+    """The worker has not started, and the row was not read for a while. Airflow does not notify an executor
+    of a task instance that a user has cleared, marked or deleted."""
     TOKEN_EXPIRED = auto()
     """The worker has not started, and its token has expired in an outage: it cannot start the task."""
     RELABELLED = auto()
@@ -231,7 +231,7 @@ def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_aga
         return Phase.LAUNCH
     if row.state == TaskInstanceState.QUEUED:
         why = f"scheduler job {row.queued_by_job_id} has queued it"
-        # One that is alive may start beside another launch, of which this scheduler knows nothing.
+        # A pod that is alive may start beside another launch, of which this scheduler knows nothing.
         return Release(why, leaves_pod=launch.failure is not None and not _is_alive(launch))
     return _assess_started(launch, row, job_id=job_id)
 
@@ -242,7 +242,7 @@ def _assess_cleared(launch: Launch, owner: int | None, *, job_id: int | None) ->
         return Keep()
     if owner != job_id:
         return Release(f"scheduler job {owner} has it", leaves_pod=not _is_alive(launch))
-    # The scheduler expects success if the worker has stopped as it was told.
+    # The scheduler expects success of a worker that has stopped on request.
     return Report(TaskInstanceState.SUCCESS if launch.failure is None else TaskInstanceState.FAILED)
 
 

@@ -20,8 +20,8 @@ from airflow_resilience.propagation.stored import XCOM_KEY
 from airflow_resilience.retry_policy.evidence import Phase
 
 Fields = dict[str, str | int]
-"""The fields of a log line, or the attributes of a span: nothing there is a text that somebody else has
-written, such as a container's message."""
+"""The fields of a log line, or the attributes of a span: none is a text of another program, such as a
+container's message."""
 
 
 def count(key: TaskInstanceKey, entry: LedgerEntry) -> None:

@@ -67,8 +67,8 @@ _EXPIRED = Decision(
 """
 The decision if a worker's token had expired: no policy and no limit makes that cost a retry.
 
-A pod that is still Pending after an outage is replaced without a ledger entry, since it has not failed. This
-failure is written down, so that the successor of a scheduler that is killed now does not count it.
+A pod that is still Pending after an outage is replaced without a ledger entry, since it has not failed. The
+ledger has this failure, and the successor of a scheduler that is killed now does not count it.
 """
 
 _AWAY = Decision(
@@ -146,7 +146,7 @@ class Recorder:
 
     def record(self, failed: Sequence[tuple[Launch, Phase]], session: Session) -> list[Settled]:
         """
-        Decide about what can be decided now; the others are left to a later turn.
+        Decide about failures that can be decided now; the others wait for a later turn.
 
         :param failed: launches whose worker has failed, each with how far its task had come
         """
@@ -291,7 +291,7 @@ class Recorder:
         new_ids = {entry.ti_id: entry.next_ti_id for _, entry in losses if entry.next_ti_id}
         if new_ids:
             task_instances.run_again(new_ids, session=session)
-        # That of a launch is written when no pod of it can start any more.
+        # The context of a launch is written when no pod of it can start any more.
         failed = {launch.key: entry for launch, entry in losses if not entry.next_ti_id}
         task_instances.write_failed(failed, TaskInstanceState.RUNNING, session=session)
 

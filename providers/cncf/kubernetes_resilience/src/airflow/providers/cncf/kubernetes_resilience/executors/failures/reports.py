@@ -3,8 +3,8 @@
 """
 Has reports made again that Airflow has lost.
 
-The scheduler takes the reports out of the executor, and skips those of task instances whose row somebody else
-has locked.
+The scheduler takes the reports out of the executor, and skips those of task instances whose row another
+transaction has locked.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class PodCommands:
             self._runtime.submit(self._runtime.launcher.cancel, launch_id)
 
     def run(self, function: CommandFunction, *args: Any) -> None:
-        """Run something periodic on the Kubernetes thread; left out this time if the thread is down."""
+        """Run something periodic on the Kubernetes thread; skipped this time if the thread is down."""
         with suppress(RuntimeError):
             self._runtime.submit(function, *args)
 

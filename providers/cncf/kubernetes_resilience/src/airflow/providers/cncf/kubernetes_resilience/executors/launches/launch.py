@@ -3,7 +3,7 @@
 """
 Facts about a launch, and its possible states.
 
-A launch is one pod created for one try of a task instance. It changes its state in the registry, and nowhere
+A launch is one pod created for one try of a task instance. The state changes in the registry, and nowhere
 else (:mod:`.registry`). Times are on the executor's monotonic clock, in seconds.
 """
 
@@ -42,7 +42,7 @@ class LaunchState(StrEnum):
     WAITING = "waiting"
     """Its pod has not been asked for: it is not due, or a pod before it has not gone."""
     HELD = "held"
-    """Its pod is not asked for: something that it needs, and others too, is away."""
+    """No pod is created: a dependency of several launches is unavailable."""
     CREATING = "creating"
     """Its pod was asked for and is not known to exist."""
     PENDING = "pending"
@@ -84,8 +84,8 @@ ALLOWED: Mapping[LaunchState | None, frozenset[LaunchState | None]] = {
 """
 The states that may follow each state. None means that the registry does not know the launch.
 
-A launch whose create call was carried out twice may have started, and be pending again with the second pod.
-One that was given up may start after all, as long as it was not replaced.
+A launch whose create call was carried out twice may have started, and be pending again with the second pod. A
+launch that was given up may start after all, until replaced.
 """
 
 
@@ -234,7 +234,7 @@ class Launch:
     is_gone: bool = False
     """Whether the API server has said that the pod does not exist any more."""
     is_silent: bool = False
-    """Whether Airflow has not heard of the worker for too long."""
+    """Whether the worker's heartbeat has timed out."""
     deadlines: dict[Lasting, float] = field(default_factory=lambda: NO_DEADLINES)
     """When a state that the pod is in is its end."""
     confirm_at: float | None = None

@@ -125,7 +125,7 @@ class LaunchRegistry:
         """
         Note that a launch which has waited is held, or one of which it is certain that it has no pod.
 
-        :param dependency: what it needs and is away
+        :param dependency: unavailable dependency
         """
         self._check(launch)
         launch.held_for, launch.held_since = dependency, launch.held_since or now
@@ -226,7 +226,7 @@ class LaunchRegistry:
         """
         Note the pod of a superseded launch, which departs for its create call no longer.
 
-        A call that was repeated may make a second one. That is deleted as the pod of no launch.
+        A repeated call may make a second pod, which is deleted as the pod of no launch.
         """
         if launch.ref is None:
             was_seen = launch.deletion is not None and launch.deletion.seen == ref
@@ -390,7 +390,7 @@ def _find(launches: Mapping[str, Launch], pod: PodFacts) -> Launch | None:
 
 
 def _tokens(launch: Launch) -> set[str]:
-    """Return by what news of a superseded launch know it."""
+    """Return the identities by which messages about a superseded launch refer to it."""
     seen = launch.deletion.seen if launch.deletion else None
     return {launch.launch_id, *(ref.uid for ref in (launch.ref, seen) if ref)}
 

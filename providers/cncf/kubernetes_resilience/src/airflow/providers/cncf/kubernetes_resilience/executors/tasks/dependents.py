@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-# They define the tables.
+# These modules define the tables.
 import airflow.models.renderedtifields
 import airflow.models.taskreschedule
 import airflow.models.xcom  # noqa: F401
@@ -45,8 +45,8 @@ REFERENCES = (
 
 def typed_ids(ti_ids: Collection[str], column: Any = TaskInstance.id) -> list[Any]:
     """Return UUIDs as a column has them."""
-    # It is a string up to Airflow 3.1 and a UUID from 3.2 on; a value of the other type would
-    # either be refused or keep the database from using the primary key.
+    # The column is a string up to Airflow 3.1 and a UUID from 3.2 on; a value of the other type would either
+    # be refused or keep the database from using the primary key.
     try:
         kind = column.type.python_type
     except NotImplementedError:

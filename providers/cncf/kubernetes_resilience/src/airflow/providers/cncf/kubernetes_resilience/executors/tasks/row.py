@@ -86,7 +86,7 @@ class Standing(Enum):
     QUEUED = auto()
     """It is queued by this scheduler: no worker has started."""
     RUNNING = auto()
-    """A worker runs it, or has been told to stop because it was cleared."""
+    """A worker runs it, or was asked to stop because it was cleared."""
     HELD_UP = auto()
     """It goes on, and is neither queued nor running: deferred, or scheduled again."""
 

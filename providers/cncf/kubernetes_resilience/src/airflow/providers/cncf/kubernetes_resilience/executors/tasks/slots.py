@@ -88,9 +88,9 @@ class Slots:
         Keep the scheduler from sleeping before its next turn.
 
         Airflow's scheduler sleeps for ``[scheduler] scheduler_idle_sleep_time`` after a turn without queued
-        tasks and without remaining executor events. An event with a state that it does not act on is left
-        over. The event must not be about a task instance that something is reported of, in this try or
-        another: the scheduler uses the last event of each.
+        tasks and without remaining executor events. An event with a state that the scheduler ignores remains.
+        The event must not be about a task instance that something is reported of, in this try or another: the
+        scheduler uses the last event of each.
         """
         events = self._executor.event_buffer
         reported = {key.primary for key in events if isinstance(key, TaskInstanceKey)}

@@ -65,12 +65,12 @@ class TaskInstanceChangedError(Exception):
 
 
 def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
-    """Read the task instances with these UUIDs, with one query; those that are gone are left out."""
+    """Read the task instances with these UUIDs, with one query; those that are gone are skipped."""
     return _rows(ti_ids, session, lock=False)
 
 
 def lock_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
-    """Like :func:`read_rows`, with row locks; rows that somebody else has locked are left out."""
+    """Like :func:`read_rows`, with row locks; rows that another transaction has locked are skipped."""
     return _rows(ti_ids, session, lock=True)
 
 
@@ -238,7 +238,7 @@ def write_failed(
 
 
 def forbid_retries(ti_ids: Collection[str], state: TaskInstanceState, *, session: Session) -> None:
-    """Take the retries that they have left from task instances in a state."""
+    """Remove the remaining retries of task instances in a state."""
     _update(ti_ids, state, {"max_tries": TaskInstance.try_number - 1}, session)
 
 

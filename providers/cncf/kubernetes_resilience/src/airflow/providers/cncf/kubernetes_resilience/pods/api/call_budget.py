@@ -68,7 +68,7 @@ class Calls:
         Carry out a request.
 
         :param patient: wait first until the pause that the API server has asked for is over
-        :param is_housekeeping: leave most of the concurrency to other requests
+        :param is_housekeeping: use only a small part of the concurrency
         :raises KubernetesApiError: if it fails
         """
         if is_housekeeping:

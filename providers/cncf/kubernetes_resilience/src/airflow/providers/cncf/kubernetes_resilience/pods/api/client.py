@@ -77,7 +77,7 @@ class PodClient:
 
         :param namespace: None for all
         :param read: applied to each manifest as its page arrives, so that only one page is in memory; None
-            leaves the pod out
+            skips the pod
         :raises KubernetesApiError: if a page cannot be read
 
         .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
@@ -86,8 +86,8 @@ class PodClient:
         try:
             return await self._list(namespace, {**query, "limit": str(PAGE_SIZE)}, read)
         except ResourceExpiredError:
-            # The snapshot was compacted between two pages. That could happen again with pages, but not with
-            # one request for all.
+            # The snapshot was compacted between two pages. A compaction could come again between pages, but
+            # not in one request for all.
             return await self._list(namespace, query, read)
 
     async def _list(

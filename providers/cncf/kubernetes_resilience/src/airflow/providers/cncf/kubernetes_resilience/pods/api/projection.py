@@ -88,7 +88,7 @@ class _PodList(TypedDict, total=False):
 class _PodEvent(TypedDict, total=False):
     type: Any
     object: _Pod
-    """That of an ERROR event is a ``v1.Status``. It has not the shape of a pod, and is decoded in full."""
+    """The object of an ERROR event is a ``v1.Status``, without the shape of a pod, and is decoded in full."""
 
 
 Decoder = msgspec.json.Decoder[Any]

@@ -34,7 +34,7 @@ _MAY_PASS = (
     "service account ",
     "status unknown for quota",
     "unable to CREATE ",
-    # What a plug-in has asked did not answer: an image policy's webhook, or the API server itself
+    # A server that a plug-in has asked did not answer: an image policy's webhook, or the API server itself
     *('Post "', 'Get "', "Error contacting webhook: ", "Internal error occurred: ", "Timeout: "),
     *("an error on the server ", "the server ", "etcdserver: ", "context deadline exceeded"),
 )
@@ -83,7 +83,7 @@ class Answer(Enum):
     NOT_LET_THROUGH = auto()
     """A proxy says who may send a request, or which, with a page of its own."""
     FOREIGN = auto()
-    """Anything else: a proxy has answered. It may find its way again within minutes."""
+    """Anything else: a proxy has answered. The request may succeed again within minutes."""
 
 
 UNANSWERED = frozenset({Answer.TRANSIENT, Answer.FOREIGN})
@@ -134,7 +134,7 @@ def _verdict(error: KubernetesApiError) -> Answer | None:
     subject, _, why = error.message.partition(_FORBIDDEN)
     if subject.startswith("pods") and why.startswith(_QUOTA):
         return Answer.FORBIDDEN if _is_bigger_than_quota(why) else Answer.QUOTA_EXCEEDED
-    # A permission that is missing is told without the pod's name: the pod was not looked at.
+    # A message about a missing permission has no pod name: the pod was not looked at.
     is_about_pod = subject.startswith('pods "') and why
     may_pass = why.startswith(_MAY_PASS) or why.endswith(_NOT_READY)
     return Answer.FORBIDDEN if is_about_pod and not may_pass else None

@@ -115,8 +115,8 @@ _SAYS_NOTHING = frozenset({"Error", None})
 """Reasons of a failed container that say nothing but that it failed."""
 
 _PULL_THROTTLED = "pull QPS exceeded"
-"""In the message of a container whose image pull the kubelet throttles. It is not a failure, whatever reasons
-are configured: a new pod would wait too."""
+"""In the message of a container whose image pull the kubelet throttles. This is no failure, with any
+configured reasons: a new pod would wait too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class PodFailure:
     has_vanished: bool = False
     """Whether the pod does not exist any more, and had not ended when it was last seen."""
     alive: bool = False
-    """Whether the pod may still start its worker: it was given up on, but has not terminated."""
+    """Whether the pod may still start its worker: it was given up, but has not terminated."""
 
     lingers: bool = False
     """Whether the worker has ended for good while another container of the pod runs on."""
@@ -218,7 +218,7 @@ def find_failure(
 
 def find_obstacle(facts: PodFacts) -> PodFailure | None:
     """
-    Say what keeps the worker of a pod from starting, as if the pod was given up on now.
+    Say what keeps the worker of a pod from starting, as if the pod was given up now.
 
     None if the pod has ended, or its worker has started.
 
@@ -276,7 +276,8 @@ def find_no_pod(
     """
     Describe a pod that could not be created.
 
-    It counts as alive, because the call may have been carried out. If its worker runs, it has not failed.
+    The pod counts as alive, because the call may have been carried out. If its worker runs, it has not
+    failed.
 
     :param message: the answer
     :param pod_reason: a reason that it has beside

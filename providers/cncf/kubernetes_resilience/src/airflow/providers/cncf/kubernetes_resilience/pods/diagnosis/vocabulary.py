@@ -133,7 +133,7 @@ VOCABULARY: Final = Vocabulary(
     words_of_others={
         # Of Armada: https://github.com/armadaproject/armada/issues/4683
         "Preempted": "PreemptionByScheduler",
-        # Of people; of a node that has no memory left the kubelet says OutOfmemory.
+        # A word of people; the kubelet's word for a node without memory is OutOfmemory.
         "OutOfMemory": "OOMKilled",
     },
     # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions

@@ -76,7 +76,7 @@ class ForkSafeLoop(asyncio.SelectorEventLoop):
         return standing
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        """Connect a socket. One that is connected is not always registered: between its steps, or paused."""
+        """Connect a socket. A connected socket is not always registered: between its steps, or paused."""
         self._connected.add(sock)
         await super().sock_connect(sock, address)
 

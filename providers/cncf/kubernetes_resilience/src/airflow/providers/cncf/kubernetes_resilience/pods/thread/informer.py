@@ -119,7 +119,7 @@ class Reconnects:
     """
     Failures of one connection that is made again and again.
 
-    It logs one warning when the connection breaks, one more if it fails with another status or is refused for
+    Logs one warning when the connection breaks, one more if it fails with another status or is refused for
     another reason, and one line when it is back. A line for each attempt would bury the rest of the log just
     when it is needed.
 

@@ -122,7 +122,7 @@ class Launcher:
         except KubernetesApiError as error:
             self._emit(PodNotCreated(launch_id, error))
         except Exception as error:
-            # Without a result, the launch would wait until the scheduler gives up on the task.
+            # Without a result, the launch would wait until the scheduler fails the task.
             logger.exception("Unexpected error while creating the pod of launch %s", launch_id)
             self._emit(PodNotCreated(launch_id, KubernetesApiError(repr(error))))
         else:

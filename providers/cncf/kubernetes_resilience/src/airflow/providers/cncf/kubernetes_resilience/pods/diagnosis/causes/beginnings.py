@@ -81,7 +81,7 @@ _NOT_IMPORTED = either(
         r"(?m)^((ModuleNotFound|Import)Error: "
         r"|(\w+\.)*AirflowConfigException: The object could not be loaded\.)",
     ),
-    # Python's own words for a module that it was told to run.
+    # Python's own words for a module that was to be run.
     container_says(r"No module named '?airflow\b"),
 )
 

@@ -25,7 +25,7 @@ class Cause:
     applies: Predicate = field(repr=False, compare=False)
     """Whether the row applies to a failure, if no earlier row does."""
     category: StateChangeCategory = StateChangeCategory.INFRASTRUCTURE
-    """In doubt the platform's: one more launch is the smaller error than a retry of the task's own."""
+    """If unclear, the platform's: one more launch is the smaller error than a retry of the task's own."""
     reason: StateChangeReason
     why: str
     """One sentence for people."""

@@ -295,8 +295,8 @@ CONTAINERS = (
             _HAS_LOST_IMAGE,
             both(
                 either(_NOT_PULLED, _NOT_CREATED),
-                # containerd, core/diff/apply, core/unpack and client, and Docker. What is not found had been
-                # pulled, or is a part of the node.
+                # containerd, core/diff/apply, core/unpack and client, and Docker. Content that is not found
+                # had been pulled, or is a part of the node.
                 _node_says(
                     r"failed to (extract layer|unpack image)|error unpacking image|failed to register layer"
                     r"|content store|content digest .*not found|blob not found|extraction snapshot"

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Rows about the pod: it was refused, taken away, deleted, or never placed."""
+"""Rows about the pod: refused, evicted, deleted, or never scheduled."""
 
 from __future__ import annotations
 
