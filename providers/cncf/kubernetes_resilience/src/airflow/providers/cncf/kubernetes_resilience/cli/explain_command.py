@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import takewhile
 
 from airflow.configuration import conf
@@ -72,18 +70,11 @@ def from_cluster(name: str, namespace: str | None, kube_config: KubeConfig) -> P
     # The other arguments have no effect in the scheduler either, and this call does not accept each of them.
     limit = kube_config.kube_client_request_args.get(REQUEST_TIMEOUT) or CLIENT_TIMEOUT
     what = f"pod {namespace}/{name}"
-    with _asking_for(what):
+    try:
         response = make_client(None).read_namespaced_pod(
             name, namespace, _preload_content=False, _request_timeout=limit
         )
         manifest = json.loads(response.data)
-    return read_manifest(manifest, what)
-
-
-@contextmanager
-def _asking_for(what: str) -> Iterator[None]:
-    try:
-        yield
     except ApiException as error:
         raise CommandError(f"{what}: {error.status} {error.reason}") from error
     except (HTTPError, OSError) as error:
@@ -91,6 +82,7 @@ def _asking_for(what: str) -> Iterator[None]:
     except Exception as error:
         # A kubeconfig, a client of the deployment's own, or a proxy may cause any exception.
         raise CommandError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
+    return read_manifest(manifest, what)
 
 
 def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:

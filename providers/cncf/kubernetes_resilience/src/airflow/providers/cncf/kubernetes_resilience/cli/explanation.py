@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -220,31 +220,23 @@ def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: 
     evidence = make_evidence(failure, classified, phase)
     selection = select(policies, circumstances.profile)
 
-    def ask(earlier: Sequence[Decision], random: Callable[[], float]) -> Trace:
+    def ask(earlier: Sequence[Decision], random: float) -> Trace:
         if decided := circumstances.decided:
             return Trace(decided, (Step(decided.policy, decided.rule, True, decided.explanation),))
-        return trace(evidence, selection, policies, earlier, random)
+        return trace(evidence, selection, policies, earlier, lambda: random)
 
     earlier = circumstances.earlier
     if earlier is None:
         # Each earlier launch was followed by a relaunch, despite the decision about this one: the pod proves
         # that.
-        earlier = [replace(ask((), _no_jitter).decision, action=Action.RELAUNCH)] * (number - 1)
+        earlier = [replace(ask((), 0.0).decision, action=Action.RELAUNCH)] * (number - 1)
     return Answer(
         classified=classified,
         dependency=find_dependency(failure, classified.cause) if phase is Phase.LAUNCH else None,
         selection=selection,
-        trace=ask(earlier, _no_jitter),
-        shortest_delay=ask(earlier, _most_jitter).decision.delay,
+        trace=ask(earlier, 0.0),
+        shortest_delay=ask(earlier, 1.0).decision.delay,
     )
-
-
-def _no_jitter() -> float:
-    return 0.0
-
-
-def _most_jitter() -> float:
-    return 1.0
 
 
 def _facts(facts: PodFacts) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -289,27 +289,17 @@ def _nodes(items: Sequence[FailureOutcome]) -> list[Count]:
 
 
 def _buckets(items: Iterable[FailureOutcome], since: datetime, until: datetime) -> list[Bucket]:
-    width = next((width for width in _WIDTHS if _number(until - since, width) <= MOST_BUCKETS), _WIDTHS[-1])
+    width = next((width for width in _WIDTHS if until - since <= MOST_BUCKETS * width), _WIDTHS[-1])
     relaunched: Counter[datetime] = Counter()
     charged: Counter[datetime] = Counter()
     for item in items:
         (charged if item.is_charged else relaunched)[_begin(item.failure.at, width)] += 1
+    first = _begin(since, width)
     return [
         Bucket(begins=begins, ends=begins + width, relaunched=relaunched[begins], charged=charged[begins])
-        for begins in _begins(since, until, width)
+        for begins in (first + number * width for number in range(-((first - until) // width)))
     ]
-
-
-def _number(time: timedelta, width: timedelta) -> int:
-    return -(-time // width)
 
 
 def _begin(at: datetime, width: timedelta) -> datetime:
     return at - (at - _EPOCH) % width
-
-
-def _begins(since: datetime, until: datetime, width: timedelta) -> Iterator[datetime]:
-    begins = _begin(since, width)
-    while begins < until:
-        yield begins
-        begins += width
