@@ -1,12 +1,12 @@
 // Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What both pages need. All that pods and people have written goes into the page as text, never as HTML.
+// Functions of both pages. Texts of pods and people go into the page as text, never as HTML.
 
 const ROOT = new URL("..", import.meta.url);
 const AIRFLOW = new URL("..", ROOT);
 
-/** An answer of the API that is no data. */
+/** An answer of the API without data. */
 export class Refusal extends Error {
   constructor(status, detail) {
     super(detail);
@@ -14,7 +14,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Make an element. Children are elements or texts; null and false are left out. */
+/** Make an element. Children are elements or texts; null and false are skipped. */
 export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -27,7 +27,7 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** Ask the API, as whoever is logged in. Throws Refusal, whose status is 0 if there is no answer. */
+/** Request data of the API for the logged-in user. Throws Refusal, with status 0 without an answer. */
 export async function ask(path, parameters = {}, signal = undefined) {
   const url = new URL(`api/v1/${path}`, ROOT);
   for (const [name, value] of Object.entries(parameters)) {
@@ -50,24 +50,22 @@ const REFUSALS = {
   422: ["The address of this page makes no sense", ""],
 };
 
-/** Say what went wrong, and offer to try again. */
+/** Show an error, and offer to try again. */
 export function failure(error, again) {
   if (!(error instanceof Refusal)) throw error; // a mistake in these files, which the browser's console shows
   const [title, hint] = REFUSALS[error.status]
     ?? ["The API server could not answer", `It says ${error.status} ${error.message}; its log says why.`];
-  // What the API says where there are no better words for it.
-  const detail = error instanceof Refusal && !hint ? error.message : "";
   return make("div", { class: "notice error", role: "alert" },
-    make("h2", {}, title), make("p", {}, [hint, detail].filter(Boolean).join(" ")),
+    make("h2", {}, title), make("p", {}, hint || error.message),
     make("button", { type: "button", class: "button", onclick: again }, "Try again"));
 }
 
-/** Say that there is nothing, and what that means. */
+/** Show that there is nothing, and what that means. */
 export function nothing(title, ...words) {
   return make("div", { class: "notice" }, make("h2", {}, title), make("p", {}, ...words));
 }
 
-/** The time zone that is chosen in Airflow's own pages; undefined for the browser's. */
+/** Return the time zone that is chosen in Airflow's own pages; undefined for the browser's. */
 function timeZone() {
   try {
     const chosen = String(localStorage.getItem("timezone") ?? "").replaceAll('"', "");
@@ -90,12 +88,12 @@ export const shortTime = (text) => SHORT.format(new Date(text));
 export const day = (text) => DAY.format(new Date(text));
 export const clock = (text) => CLOCK.format(new Date(text));
 
-/** Show a moment; an exact one for whoever points at it. */
+/** Show a moment, with the exact one as a tooltip. */
 export function moment(text) {
   return text ? make("time", { datetime: text, title: text }, FULL.format(new Date(text))) : "not known";
 }
 
-/** Say how long something took. */
+/** Return the time between two moments in words. */
 export function duration(from, to) {
   const seconds = Math.max(0, Math.round((new Date(to) - new Date(from)) / 1000));
   const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor((seconds % 3600) / 60)];
@@ -103,40 +101,40 @@ export function duration(from, to) {
   return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
 }
 
-/** "1 pod", "2 pods". */
+/** Return a number with its noun: "1 pod", "2 pods". */
 export const many = (number, word, words = `${word}s`) => `${number.toLocaleString()} ${number === 1 ? word : words}`;
 
-/** A link to a page of Airflow, which replaces what the frame of this one is in. */
+/** Make a link to a page of Airflow, which replaces the page around this frame. */
 export function airflowLink(path, properties, ...children) {
   const href = new URL(path, AIRFLOW).href;
   const follow = (event) => {
     if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || window.top === window) return;
     try {
-      // A sandboxed frame may not navigate what is around it, but that can navigate itself.
+      // A sandboxed frame may not navigate the page around it, but that page can navigate itself.
       const link = window.top.document.createElement("a");
       link.href = href;
       event.preventDefault();
       link.click();
     } catch {
-      // Airflow is in a frame of somebody else: the link opens here.
+      // Airflow is in a frame of another site: the link opens here.
     }
   };
   return make("a", { href, onclick: follow, ...properties }, ...children);
 }
 
-/** The path of a task instance in Airflow's pages. */
+/** Return the path of a task instance in Airflow's pages. */
 export function taskInstancePath({ dag_id, run_id, task_id, map_index }) {
   const parts = ["dags", dag_id, "runs", run_id, "tasks", task_id];
   if (map_index >= 0) parts.push("mapped", map_index);
   return parts.map(encodeURIComponent).join("/");
 }
 
-/** A state of Airflow, in its colour. */
+/** Make a badge with a state of Airflow, in its colour. */
 export function badge(state, words = null) {
   return make("span", { class: `badge state-${state ?? "none"}` }, words ?? (state ?? "no status").replaceAll("_", " "));
 }
 
-/** Our colours and letters, and what they are called in Airflow's own pages. */
+/** Our colours and fonts, with their names in Airflow's own pages. */
 const THEIRS = {
   "--page": "--chakra-colors-bg",
   "--border": "--chakra-colors-border",
@@ -149,14 +147,14 @@ for (const state of [
   "awaiting_input", "queued", "scheduled", "skipped",
 ]) THEIRS[`--state-${state}`] = `--chakra-colors-${state}-solid`;
 
-/** Be as dark or as light as the page around this one, and change with it. */
+/** Follow the dark or light theme of the page around this one. */
 function followTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   let around = null;
   try {
     if (window.parent !== window) around = window.parent.document.documentElement;
   } catch {
-    // A frame of somebody else: the browser's preference decides.
+    // In a frame of another site, the browser's preference decides.
   }
   const apply = () => {
     const chosen = around && ["dark", "light"].find((theme) => around.classList.contains(theme));

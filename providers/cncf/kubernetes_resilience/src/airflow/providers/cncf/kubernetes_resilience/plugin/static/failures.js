@@ -1,8 +1,8 @@
 // Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The failures of a time in numbers. Each number is a button that leads to its rows.
-// What is chosen is in the address of the page.
+// The failures of a period in numbers. Each number is a button that leads to its rows.
+// The address of the page has all choices.
 
 import {
   airflowLink, ask, badge, clock, day, failure, make, many, moment, nothing, shortTime, taskInstancePath,
@@ -42,8 +42,8 @@ const address = new URLSearchParams(location.search);
 const days = () => (PERIODS.some(([value]) => value === address.get("days")) ? address.get("days") : "7");
 const chosen = () => Object.fromEntries(FILTERS.filter((name) => address.has(name)).map((name) => [name, address.get(name)]));
 
-let period = null; // the time that the numbers are about, so that rows are of the same
-let asked = null; // what is being asked; a newer question ends it
+let period = null; // the period of the numbers, and so of the rows
+let asked = null; // the request under way; a newer one aborts it
 
 async function refresh() {
   asked?.abort();
@@ -70,7 +70,7 @@ function choose(changes) {
   history.replaceState(null, "", `?${address}`);
 }
 
-/** Show the rows that a number counts. The Dag stays chosen: the numbers are about it. */
+/** Show the rows that a number counts. The Dag of the numbers stays chosen. */
 function leadTo(filter) {
   for (const name of FILTERS) if (name !== "dag_id") address.delete(name);
   choose(filter);
@@ -116,7 +116,7 @@ function show(summary) {
 
 const otherCount = (summary) => Object.values(summary.others).reduce((sum, number) => sum + number, 0);
 
-/** What is not about lost pods: it stands beside them, and no other number counts it. */
+/** Show failures without a lost pod, which no other number counts. */
 function others(summary) {
   const buttons = Object.entries(OTHERS).filter(([category]) => summary.others[category]).map(([category, [words, hint]]) =>
     make("button", { type: "button", class: "button", title: hint, onclick: () => leadTo({ other: category }) },
@@ -174,7 +174,7 @@ function chart(summary) {
           labels.map((label) => make("span", {}, label))))));
 }
 
-/** What stands below each bar: the days, where a new one begins, or the hours of a single day; not too many. */
+/** Return the labels below the bars: some of the begins of days, or the hours of a single day. */
 function ticks(buckets) {
   const name = days() === "1" ? clock : day;
   const names = buckets.map((bucket) => name(bucket.begins));
@@ -184,7 +184,7 @@ function ticks(buckets) {
   return names.map((text, index) => (begins[index] && seen++ % every === 0 ? text : ""));
 }
 
-/** The end of the axis: a round and even number, not below any bar. */
+/** Return the end of the axis: a round and even number, not below any bar. */
 function niceTop(most) {
   const power = 10 ** Math.floor(Math.log10(Math.max(most, 1)));
   return Math.max(2, [1, 2, 4, 6, 8, 10].map((step) => step * power).find((value) => value >= most));

@@ -1,7 +1,7 @@
 // Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The launches of a task instance. Which one, says the address of the page.
+// The launches of the task instance in the address of the page.
 
 import {
   airflowLink, ask, badge, duration, failure, make, many, moment, nothing, taskInstancePath,
@@ -11,16 +11,16 @@ const REFRESH = 5000; // milliseconds
 const page = document.getElementById("page");
 const place = readPlace();
 
-/** Take apart .../dags/DAG/runs/RUN/tasks/TASK/INDEX/launches. */
+/** Parse .../dags/DAG/runs/RUN/tasks/TASK/INDEX/launches. */
 function readPlace() {
   const parts = location.pathname.split("/").slice(-8).map(decodeURIComponent);
   const index = Number.parseInt(parts[6], 10);
-  // Where a task is not mapped, Airflow leaves its placeholder as it is.
+  // Airflow does not replace its placeholder for a task that is not mapped.
   return { dag_id: parts[1], run_id: parts[3], task_id: parts[5], map_index: Number.isNaN(index) ? -1 : index };
 }
 
-let shown = null; // the answer that is shown, as text
-let timer = 0; // until the next question
+let shown = null; // the shown answer, as text
+let timer = 0; // until the next request
 
 async function refresh() {
   let isLive = true;
@@ -30,11 +30,11 @@ async function refresh() {
     const view = await ask(parts.map(encodeURIComponent).join("/"));
     isLive = view.is_live;
     const text = JSON.stringify(view);
-    // What has not changed is left alone: somebody may be reading it, or have opened a part of it.
+    // An unchanged page is not replaced: a user may be reading it, or have opened a part.
     if (text !== shown) show(view);
     shown = text;
   } catch (error) {
-    // While there is no answer, the last answer stands, and it is asked again.
+    // Without an answer, the last one stays, and the request is repeated.
     isLive = error.status === 0;
     if (shown === null || !isLive) page.replaceChildren(failure(error, start));
   }
@@ -84,7 +84,7 @@ function showTry(view) {
     view.ended_by && endedBy(view.ended_by));
 }
 
-/** What has ended a try that did not lose its pod. */
+/** Show the end of a try without a lost pod. */
 const endedBy = (end) =>
   make("div", { class: "ended" },
     make("p", {}, make("b", {}, "What ended it: "), end.in_words, " ",
