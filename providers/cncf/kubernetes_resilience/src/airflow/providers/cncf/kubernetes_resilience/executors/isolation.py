@@ -31,7 +31,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 ATTEMPTS = 5
-"""How often an item that fails alone is tried before it is given up."""
+"""Number of attempts with an item that fails alone, before it is given up."""
 
 RETRY_BACKOFF = Backoff(initial=1.0, maximum=8.0, jitter=0.0)
 """Between these attempts, 15 s together: enough for a deadlock, or a lock that was waited for in vain."""

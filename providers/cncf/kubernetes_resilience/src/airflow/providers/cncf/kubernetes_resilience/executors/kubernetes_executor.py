@@ -98,7 +98,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         supports_connection_test = False
 
     _patience = Patience()
-    """One for all executors of this kind in a scheduler: they adopt one after another."""
+    """Shared by all executors of this kind in a scheduler, which adopt one after another."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         try:
@@ -206,7 +206,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self.log.error("%s: %s", workload.key, why)
             self.event_buffer[workload.key] = (TaskInstanceState.FAILED, why)
             return
-        # Its key is made of these, and thousands of keys have the same few names.
+        # The task's key is made of these, and thousands of keys have the same few names.
         ti = workload.ti
         ti.dag_id, ti.task_id, ti.run_id = shared(ti.dag_id), shared(ti.task_id), shared(ti.run_id)
         super().queue_workload(workload, session)
@@ -225,7 +225,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
                 parts.deletion.cancel(key)
                 parts.launch_queue.add(job)
         except Exception as error:  # noqa: BLE001 - logged below
-            # A coordinator's template may be broken, for example. That concerns this task alone. It is
+            # A coordinator's template may be broken, for example. The failure concerns this task alone. It is
             # reported in the next sync(): official providers before 10.24 give the task its slot after this
             # call, and the scheduler ignores a report about a task that has a slot.
             self._isolation.gave_up("intake", key, error)
@@ -382,8 +382,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         Take over the task instances of a dead scheduler; return those that have to be reset.
 
         Only a task that was running and has no pod any more is reset, unless it has an infrastructure budget:
-        then its loss is settled like any other. One that is still queued goes on in the same try, with its
-        pod or with a new one.
+        then its loss is settled like any other. A task instance that is still queued goes on in the same try,
+        with its pod or with a new one.
         """
         tags = {"team_name": self.team_name} if self.team_name else {}
         with stats().timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
@@ -393,8 +393,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
                 raise error.__cause__ or error from None  # Airflow repeats the offer
             except Exception as error:  # noqa: BLE001 - the scheduler would end, and so would the next; logged below
                 self._isolation.gave_up("adopt", f"{len(tis)} task instances", error)
-                # Those that have a slot are noted, and their pods are looked for again. The others may run,
-                # so none is reset: Airflow limits how long they may be silent or queued.
+                # Task instances with a slot are noted, and their pods are searched for again. The others may
+                # run, so none is reset: Airflow limits how long they may be silent or queued.
                 return []
 
     def debug_dump(self) -> None:

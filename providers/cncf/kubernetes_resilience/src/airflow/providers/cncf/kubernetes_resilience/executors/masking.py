@@ -29,7 +29,7 @@ _TOKEN = re.compile(
 _MASK = "***"
 
 _ESCAPE = re.compile(r"""\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrt"'/\\]))""")
-"""How JSON, Go and Python write characters within quotes."""
+"""Characters within quotes, as JSON, Go and Python write them."""
 
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 

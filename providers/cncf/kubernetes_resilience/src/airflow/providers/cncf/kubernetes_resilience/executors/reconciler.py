@@ -105,7 +105,7 @@ class Reconciler:
         self._last_away = -inf
         """When the API server was last unavailable."""
         self._unchecked: dict[Launch, None] = {}
-        """What is left to look at of the launches that had not started at the last look."""
+        """Launches that had not started at the last check, and are still to be checked."""
         self._late: list[Launch] = []
         """Those for which the last turn had no time."""
 

@@ -43,7 +43,7 @@ TASK_INSTANCE_ID_ANNOTATION = "airflow-resilience/task-instance-id"
 """The task instance's UUID."""
 
 EXECUTOR_LABEL = "airflow-resilience/executor"
-"""Which of a scheduler's executors the pod belongs to."""
+"""The pod's executor among those of a scheduler."""
 
 SCHEDULER_LABEL = "airflow-worker"
 """Names the job of the scheduler that watches a worker pod."""
@@ -64,7 +64,7 @@ _UNIQUE = frozenset({LAUNCH_ID_ANNOTATION, TASK_INSTANCE_ID_ANNOTATION})
 # Not for the cache of texts that many pods share: each of these would displace one of them.
 
 DEFAULT_GRACE_SECONDS = 30
-"""What Kubernetes assumes where ``spec.terminationGracePeriodSeconds`` is not set."""
+"""Default of Kubernetes where ``spec.terminationGracePeriodSeconds`` is not set."""
 
 STOP_SIGNALS = frozenset({SIGHUP, SIGINT, SIGQUIT, SIGTERM})
 """Signals that ask a process for its end: SIGTERM, unless its image or ``lifecycle.stopSignal`` says another.

@@ -64,7 +64,7 @@ class Course(NamedTuple):
     """Courses of a create call after an answer."""
 
     repeats: int
-    """How often the call is repeated, after whichever refusals."""
+    """Number of repetitions of the call, after any refusals."""
     reason: str
     """Of the failed launch that follows."""
 

@@ -90,7 +90,7 @@ class _Read(NamedTuple):
     row: TaskInstanceRow | None
     histories: Histories
     failed: ExecutionContext | None
-    """Why a try before has failed; None if there was none, or if that is not known."""
+    """Context of the previous try's failure; None without one, or if unknown."""
 
     @property
     def lost(self) -> LedgerEntry | None:

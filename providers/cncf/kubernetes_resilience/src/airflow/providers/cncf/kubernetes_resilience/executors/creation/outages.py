@@ -57,11 +57,11 @@ class _Known:
 
     outage: Outage
     context: ExecutionContext
-    """Why a launch has failed last."""
+    """Context of the newest launch failure."""
     dags: set[str] = field(default_factory=set)
     """Of which Dags launches have failed."""
     announced: OutageState = OutageState.SUSPECTED
-    """What the log and the metrics say of it."""
+    """State in the log and the metrics."""
     logged: float = 0.0
     """When the log has last said that it is away, on the executor's monotonic clock (seconds)."""
 

@@ -27,7 +27,8 @@ from airflow_resilience.ledger_queries import read_failures
 log = logging.getLogger(__name__)
 
 THRESHOLD = 2
-"""Task instances whose launches have to fail on a node. One may have brought its trouble along."""
+"""Task instances whose launches have to fail on a node. A single launch may have caused its failure
+itself."""
 
 EVIDENCE_WINDOW = 600.0
 """Seconds within which they have to fail, and another launch has to start elsewhere."""

@@ -145,7 +145,7 @@ class PodDeletion:
         """
         Delete or keep the pod of an ended launch, and delete the pod of one that was given up.
 
-        One that was given up on is left alone if another scheduler has adopted it: that one knows how it is.
+        A given-up pod that another scheduler has adopted is not touched: that scheduler follows the pod.
 
         :param failure: how it failed; None if it succeeded
         """

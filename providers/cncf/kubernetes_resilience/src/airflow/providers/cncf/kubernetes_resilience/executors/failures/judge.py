@@ -107,7 +107,7 @@ class Decided:
 
     entry: LedgerEntry
     failure: PodFailure
-    """How it failed, by its pod and by what else is known."""
+    """Failure of the launch, by its pod and by other known facts."""
     by_rule: bool = True
     """Whether a rule was asked, which is counted and explained."""
 
@@ -122,12 +122,12 @@ class Settled:
 
     @property
     def entry(self) -> LedgerEntry | None:
-        """What the ledger says about it; None if it is not in there."""
+        """Entry of the ledger; None without one."""
         return self.outcome.entry if isinstance(self.outcome, Decided) else None
 
     @property
     def failure(self) -> PodFailure | None:
-        """How the launch has failed; None if its pod succeeded."""
+        """Failure of the launch; None if its pod succeeded."""
         return self.outcome.failure if isinstance(self.outcome, Decided) else self.launch.failure
 
     @property
@@ -135,7 +135,7 @@ class Settled:
         """
         Whether its pod stays as it is.
 
-        It has not ended, or nobody but Airflow says that it has, or another scheduler has its task instance.
+        The pod has not ended, or only Airflow reports an end, or another scheduler has its task instance.
         """
         if isinstance(self.outcome, Release) and self.outcome.leaves_pod:
             return True

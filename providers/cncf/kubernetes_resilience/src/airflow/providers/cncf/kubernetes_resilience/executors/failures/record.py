@@ -90,8 +90,8 @@ _NO_BUDGET = Decision(
 """Without a budget no rule is asked. The ledger says all the same why the task has failed."""
 
 _FREE_EXPIRIES = 2
-"""How often a try is launched again for that. A pod that takes longer than its token is valid takes as long
-again, and a worker may fail by itself that late."""
+"""Number of relaunches of a try for an expired token. A pod that takes longer than its token is valid takes
+as long again, and a worker may fail by itself that late."""
 
 
 _TAKEN_BACK = Decision(
@@ -111,10 +111,10 @@ class _New(NamedTuple):
     failure: PodFailure
     classified: Classified
     history: LaunchHistory
-    """What has failed before in the try, and in the same phase."""
+    """Earlier failures of the try in the same phase."""
     profile: TaskProfile
     dependency: Dependency | None
-    """What was not available to a launch, if that is something which others need too."""
+    """Dependency of several launches that was not available to this one."""
 
 
 class Recorder:

@@ -31,8 +31,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 SIDECAR_GRACE = 30.0
 """
 Seconds in which the sidecars of a worker that has ended may end too. A kubelet that terminates a pod (an
-eviction, the shutdown of its node) says so after all containers have ended. That takes their grace period,
-which is this long by default.
+eviction, the shutdown of its node) says so after all containers have ended. The termination takes their grace
+period, which is this long by default.
 """
 
 DELETION_MARGIN = 5.0

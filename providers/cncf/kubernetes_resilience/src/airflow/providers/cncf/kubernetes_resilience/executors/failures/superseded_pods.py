@@ -119,7 +119,7 @@ def judge_superseded(
 def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None) -> Step:
     """Return what is to be done about a pod that nobody deletes now, or that goes already."""
     has_ended = pod.is_terminal or (pod.lingers and not pod.deletion_timestamp)
-    # What was decided about a create call that has failed stands, if its pod has ended before it was found.
+    # The decision about a failed create call stands if its pod has ended before it was found.
     if launch and launch.may_come_back and not (launch.ref is None and pod.is_terminal):
         stays = news is not News.SEEN or (pod.has_started and not pod.deletion_timestamp)
         if stays and replacement and replacement.gives_way_to(launch):
@@ -282,13 +282,13 @@ class SupersededPods:
         unowned = []
         for pod in pods:
             key, _ = tried = try_of(pod)
-            # One that has not started may run its task yet, or may be that of another deployment.
+            # An unstarted pod may run its task yet, or may belong to another deployment.
             is_needed = self._is_elsewhere(pod, tasks[tried]) if pod.has_ended else tried not in over
             if is_needed or self._registry.adopting_of(key):
                 self._unfollowed[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
                 continue
             self._forget(pod)
-            # It may have been adopted since.
+            # The pod may have been adopted since.
             if not self._registry.find(pod):
                 unowned.append(pod)
         return unowned

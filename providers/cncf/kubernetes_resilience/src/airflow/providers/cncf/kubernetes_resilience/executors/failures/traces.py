@@ -51,7 +51,8 @@ Attributes that Airflow's own spans have, and those of OpenTelemetry's conventio
 PREFIX = "airflow_resilience."
 
 WAITING_LIMIT = 2048
-"""Launches that wait for the database. It is what Airflow's processor holds, too, before it drops spans."""
+"""Launches that wait for the database. Airflow's processor holds as many spans, too, before it drops further
+ones."""
 
 log = logging.getLogger(__name__)
 

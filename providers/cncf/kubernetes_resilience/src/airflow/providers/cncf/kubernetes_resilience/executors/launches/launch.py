@@ -103,12 +103,12 @@ class Waiting:
     previous_name: str | None = None
     """Name of the pod that it replaces; None if it replaces none, or one of another scheduler."""
     fails: str | None = None
-    """How its task instance has failed: that is reported in place of a launch, once no pod before can start
-    any more. None to launch it."""
+    """Failure of its task instance, which is reported in place of a launch, once no pod before can start any
+    more. None to launch it."""
     context: ExecutionContext | None = None
     """The same for callbacks and the audit log; None if the ledger has it."""
     released_for: Dependency | None = None
-    """What this launch was held for last, and is no longer."""
+    """Dependency for which this launch was held last, and is no longer."""
 
     @property
     def is_another(self) -> bool:
@@ -136,13 +136,13 @@ class Creation:
     was_unclear: bool = False
     """Whether a call had no clear answer."""
     unanswered: int = 0
-    """How often it has failed because the API server was away or overloaded."""
+    """Number of its failures by an API server that was unavailable or overloaded."""
     alone: float = 0.0
     """For how long it has failed so while the pods of others were created, seconds."""
     others: tuple[float, int] = (0.0, 0)
     """When that was last looked at, on the executor's monotonic clock, and how many there were."""
     refusals: int = 0
-    """How often it was refused, and repeated."""
+    """Number of its refusals and repetitions."""
     rejections: int = 0
     """The same of the answers for which ``task_publish_max_retries`` is set."""
     is_renamed: bool = False
@@ -194,7 +194,7 @@ class Deletion:
 
 
 NO_DEADLINES: Final[dict[Lasting, float]] = {}
-"""Of most launches. One is enough to keep, and nobody writes into it."""
+"""Of most launches. A single one is kept, and never changed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -210,7 +210,7 @@ class Launch:
     number: int = 1
     """1 for the first launch of a try; one more for each relaunch. Not known while it waits."""
     workload: StoredWorkload | None = None
-    """What to launch again; None for an adopted pod."""
+    """Job of further launches; None for an adopted pod."""
     launch_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     state: LaunchState | None = None
     """Changed by the registry only; None for a launch that it does not know."""
@@ -243,19 +243,19 @@ class Launch:
     was_asked: bool = False
     """Whether the API server was asked about the pod since an informer has last seen it."""
     failure: PodFailure | None = None
-    """How it has failed; None if its pod succeeded, or its worker did and a sidecar runs on. The value means
+    """Its failure; None if its pod succeeded, or its worker did and a sidecar runs on. The value means
     nothing before the end of the launch."""
     ended_at: float = 0.0
     """When its pod was first known to have ended, or to be given up."""
     given_up: PodFailure | None = None
-    """How it failed according to the ledger, for a launch that was adopted after that. Only the end of its
-    worker changes it: the dead scheduler may have acted on it already."""
+    """Its failure in the ledger, for a launch that was adopted later. Only the end of its worker changes it:
+    the dead scheduler may have acted on it already."""
     was_held: bool = False
     """Whether an outage of the API server may have kept its pod from starting."""
     has_survived: bool = False
     """Whether its pod was given up and has started all the same."""
     held_for: Dependency | None = None
-    """What it was held for last, or is, or the launch before it was; None if neither was."""
+    """Dependency for which the launch is or was held last, or the launch before it; None if neither was."""
     held_since: float = 0.0
     """When it was held first, or the launch before it; 0 if none was, or if it has what it was held for."""
     has_siblings: bool = False
@@ -305,7 +305,7 @@ class Launch:
 
     @property
     def worker_uid(self) -> str:
-        """What the ledger knows its worker by."""
+        """Identity of its worker in the ledger."""
         return self.ref.uid if self.ref else self.launch_id
 
     @property

@@ -52,7 +52,7 @@ class LaunchRegistry:
         """The same of the superseded ones."""
         self._adopting: dict[TaskInstanceKey, Orphan] = {}
         self.created = 0
-        """How many pods were created so far."""
+        """Number of pods that were created so far."""
 
     # ------------------------------------------------------------------ questions
 

@@ -43,8 +43,8 @@ class StoredWorkload:
     template: str | None
     image: str | None
     options: dict[str, Any] | None
-    """What the task's author asks for in ``executor_config`` beside the override, which is not part of the
-    workload's JSON."""
+    """Options in the task's ``executor_config`` beside the override, which is not part of the workload's
+    JSON."""
 
     @classmethod
     def of(cls, job: KubernetesJob) -> StoredWorkload:

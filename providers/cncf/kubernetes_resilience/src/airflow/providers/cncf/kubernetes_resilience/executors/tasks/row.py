@@ -66,8 +66,8 @@ class TaskSnapshot(NamedTuple):
         """
         Return whether its try goes on without a pod, whose phase has deferred or was rescheduled.
 
-        That pod succeeds before its try is over. While the task instance waits, its row names the scheduler
-        of that phase.
+        The pod of such a phase succeeds before its try is over. While the task instance waits, its row names
+        the scheduler of that phase.
         """
         return pod.has_succeeded and self.standing(self.owner) is Standing.HELD_UP
 
@@ -78,17 +78,17 @@ class Standing(Enum):
     GONE = auto()
     """The task instance was cleared or deleted, or is in another try."""
     RESTARTED = auto()
-    """It was cleared while it ran, and waits for the end of its worker. Its row has another UUID."""
+    """The running task was cleared, and waits for the end of its worker. The row has another UUID."""
     OVER = auto()
     """The try has come to its end."""
     ELSEWHERE = auto()
-    """It goes on, and is another scheduler's."""
+    """The task goes on, and is another scheduler's."""
     QUEUED = auto()
-    """It is queued by this scheduler: no worker has started."""
+    """The task is queued by this scheduler: no worker has started."""
     RUNNING = auto()
     """A worker runs it, or was asked to stop because it was cleared."""
     HELD_UP = auto()
-    """It goes on, and is neither queued nor running: deferred, or scheduled again."""
+    """The task goes on, and is neither queued nor running: deferred, or scheduled again."""
 
 
 _OVER = frozenset(

@@ -25,11 +25,11 @@ class Slots:
     def __init__(self, executor: KubernetesExecutor) -> None:
         self._executor = executor
         self.lent = 0
-        """How many slots there are more than configured."""
+        """Number of slots above the configured ones."""
 
     @property
     def configured(self) -> int:
-        """How many slots are configured: ``[core] parallelism``."""
+        """Number of configured slots: ``[core] parallelism``."""
         return self._executor.parallelism - self.lent
 
     def lend(self, count: int) -> None:

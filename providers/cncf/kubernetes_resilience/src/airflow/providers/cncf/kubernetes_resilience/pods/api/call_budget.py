@@ -34,8 +34,8 @@ WARN_AT_ATTEMPT = 3
 """A request's failures are logged as a warning once, at this attempt. Earlier ones are not worth it."""
 
 HOUSEKEEPING_SHARE = 8
-"""One in so many concurrent requests may be housekeeping. To label a pod that has ended can wait; to create
-its replacement cannot."""
+"""Share of housekeeping: one in so many concurrent requests. To label a pod that has ended can wait; to
+create its replacement cannot."""
 
 REFUSALS = 10
 """Attempts at a request that is not permitted: some five minutes. Without a limit, a missing permission would

@@ -210,7 +210,7 @@ _SCALARS = {"int": "a whole number, without quotes", "bool": "true or false, wit
 """By their names in the client's models, as they are written in JSON."""
 
 _WORDS = {"propagation_policy": ("Background", "Foreground", "Orphan")}
-"""What else than a text of any kind an option has to be."""
+"""Allowed values of options that do not take any text."""
 
 
 def delete_options(arguments: Mapping[str, Any]) -> Json:

@@ -39,14 +39,14 @@ _MAY_PASS = (
     *("an error on the server ", "the server ", "etcdserver: ", "context deadline exceeded"),
 )
 """
-How the API server begins to say why a pod is forbidden if the pod is not the reason: a missing permission, a
-service account that is not there yet, a plug-in that does not know enough.
+Begins of the API server's messages about a forbidden pod if the pod is not the reason: a missing permission,
+a service account that is not there yet, a plug-in that does not know enough.
 
 .. seealso:: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
 """
 
 _NOT_READY = "not synchronized"
-"""How plug-ins of OpenShift end to say why, for a moment after the API server's start."""
+"""Ends of messages of OpenShift's plug-ins, for a moment after the API server's start."""
 
 _FACTORS = {"": Decimal(1), **{unit: Decimal(10) ** (3 * n) for n, unit in enumerate("num", -3)}}
 _FACTORS |= {unit: Decimal(1000) ** n for n, unit in enumerate("kMGTPE", 1)}

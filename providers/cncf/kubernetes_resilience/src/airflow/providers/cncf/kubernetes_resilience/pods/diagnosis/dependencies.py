@@ -18,7 +18,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.images import registry_of
 from airflow_resilience.outages import Dependency, DependencyKind
 
 OF_NAMESPACES = (DependencyKind.QUOTA, DependencyKind.ADMISSION)
-"""What a pod needs of its namespace. Whoever has created a pod there had it."""
+"""Dependencies of a pod in its namespace. A created pod had them all."""
 
 AIRFLOW_API = Dependency(DependencyKind.AIRFLOW_API)
 

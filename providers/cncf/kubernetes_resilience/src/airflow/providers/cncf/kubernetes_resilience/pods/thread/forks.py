@@ -3,7 +3,7 @@
 """
 A fork-safe event loop. LocalExecutor and Celery's pool fork the scheduler's process beside it.
 
-A forked process has a copy of the memory and all descriptors, but only the thread that forked. That has two
+A forked process has a copy of the memory and all descriptors, but only the thread that forked. This has two
 consequences:
 
 * A lock that the loop's thread holds at that moment is never released in the child. The lock may be that of
@@ -38,7 +38,7 @@ from weakref import WeakSet
 logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 1.0
-"""How long a fork waits for a loop to pause. Only code of the deployment, such as a client factory, could
+"""Seconds that a fork waits for a loop to pause. Only code of the deployment, such as a client factory, could
 keep a loop busy for longer. The fork then happens anyway."""
 
 CLOSED = -1

@@ -28,14 +28,14 @@ class Cause:
     """If unclear, the platform's: one more launch is the smaller error than a retry of the task's own."""
     reason: StateChangeReason
     why: str
-    """One sentence for people."""
+    """A sentence for people."""
     url: str
     """The documentation that the row rests on."""
     launch_only: bool = False
     """Whether the row is about launch failures only: of a task that was running the same would mean less."""
     dependency: DependencyKind | None = None
-    """What was not available, if that is something which other launches need too; None for what is the pod's
-    own, or its node's."""
+    """Dependency that was not available, and that other launches need too; None for what is the pod's own, or
+    its node's."""
     node_bound: bool = False
     """Whether the node is to blame, as far as the row tells, so that the next launch there may fail alike."""
 

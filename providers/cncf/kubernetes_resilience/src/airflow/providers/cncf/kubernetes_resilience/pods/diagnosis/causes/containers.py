@@ -101,7 +101,7 @@ _HAS_LOST_IMAGE = both(
 _NOT_CONFIGURED = container_reason("CreateContainerConfigError")
 
 _EXEC = r'exec: \\*"'
-"""What is executed follows. Logs of CRI-O, and those of old runtimes, quote a quotation."""
+"""The executed command follows. Logs of CRI-O, and those of old runtimes, quote a quotation."""
 
 
 def _words_of_runtime(failure: PodFailure) -> str:
