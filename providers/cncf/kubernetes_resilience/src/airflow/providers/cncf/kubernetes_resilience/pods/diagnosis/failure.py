@@ -222,8 +222,8 @@ def find_obstacle(facts: PodFacts) -> PodFailure | None:
 
     None if the pod has ended, or its worker has started.
 
-    The result is for people who ask why a pod hangs, and for a pod that the executor gives up: ``pending_timeout`` is
-    over, or Airflow takes its task instance back.
+    The result is for people who ask why a pod hangs, and for a pod that the executor gives up:
+    ``pending_timeout`` is over, or Airflow takes its task instance back.
     """
     if facts.phase not in ("Pending", "Running") or not facts.may_start or facts.lingers:
         return None
