@@ -24,6 +24,7 @@ from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import jwt
 import pytest
@@ -265,12 +266,18 @@ def test_workload_can_be_revoked_before_the_executor_is_started() -> None:
     assert list(upstream.queued_tasks(executor)) == []
 
 
-def test_workload_becomes_a_job() -> None:
+def make_executor() -> KubernetesExecutor:
+    """Make an executor without a database; parts that are started would need one."""
     executor = KubernetesExecutor()
-    executor.task_queue = Queue()  # as start() does
+    executor.task_queue, executor._parts = Queue(), Mock()
+    return executor
+
+
+def test_workload_becomes_a_job() -> None:
+    executor = make_executor()
     executor.queue_workload(queued := workload(), session=None)
     executor._process_workloads([queued])
-    job = executor.task_queue.get_nowait()
+    [job] = executor._parts.launch_queue.add.call_args.args
     assert isinstance(job, KubernetesJob)
     assert (job.key, str(job.command[0].ti.id)) == (KEY, TI_ID)
     assert (list(upstream.queued_tasks(executor)), executor.running) == ([], {KEY})
@@ -282,8 +289,7 @@ def test_label_of_pods_that_are_done_with_is_the_official_one() -> None:
 
 
 def test_event_that_is_left_over_keeps_the_scheduler_awake() -> None:
-    executor = KubernetesExecutor()
-    executor.task_queue = Queue()
+    executor = make_executor()
     executor.queue_workload(queued := workload(), session=None)
     executor._process_workloads([queued])
     assert executor.get_event_buffer().keys() == {KEY}
@@ -340,10 +346,10 @@ def factory(template: Path, monkeypatch: pytest.MonkeyPatch) -> PodBuilder:
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__NAMESPACE", "workers")
     executor = KubernetesExecutor()
     return PodBuilder(
-        executor.kube_config,
-        "7",
-        "KubernetesExecutor",
-        lambda ti_id: upstream.make_token(ti_id, executor.jwt_generator),
+        kube_config=executor.kube_config,
+        scheduler_job_id="7",
+        executor_label="KubernetesExecutor",
+        make_token=lambda ti_id: upstream.make_token(ti_id, executor.jwt_generator),
         worker_log_as_termination_message=True,
         infrastructure=OFF,
     )

@@ -181,10 +181,10 @@ def preview(executor: KubernetesExecutor, workload: ExecuteTask) -> dict[str, An
     settings, ti = read_settings(executor.conf), workload.ti
     launch = Launch(ti.key, str(ti.id), launch_id=AT_LAUNCH, waiting=Waiting(_accept(executor, workload)))
     builder = PodBuilder(
-        executor.kube_config,
-        AT_LAUNCH,
-        executor.label,
-        lambda _: AT_LAUNCH,
+        kube_config=executor.kube_config,
+        scheduler_job_id=AT_LAUNCH,
+        executor_label=executor.label,
+        make_token=lambda _: AT_LAUNCH,
         worker_log_as_termination_message=settings.worker_log_as_termination_message,
         infrastructure=RetryPolicies(settings, time.monotonic).current.infrastructure,
     )

@@ -16,6 +16,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.log.logging_mixin import LoggingMixin
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
+from attrs import define
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import (
@@ -62,43 +63,28 @@ from airflow_resilience.propagation import audit
 from airflow_resilience.retry_policy.evidence import Phase
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class Actions(LoggingMixin):
-    """
-    Acts on launches, by what was judged and committed.
+    """Acts on launches, by what was judged and committed."""
 
-    :param slots: those of the launches are freed
-    :param launch_queue: takes relaunches, and reports failures once no pod can start any more
-    :param superseded_pods: take pods whose failure another scheduler may count
-    :param running_workers: follow workers that run in other pods
-    """
+    _registry: LaunchRegistry
+    _slots: Slots
+    """Those of the launches are freed."""
+    _deletion: PodDeletion
+    _event_filter: StaleEventFilter
+    _create_retries: CreateRetries
+    _launch_queue: LaunchQueue
+    """Takes relaunches, and reports failures once no pod can start any more."""
+    _superseded_pods: SupersededPods
+    """Take pods whose failure another scheduler may count."""
+    _running_workers: RunningWorkers
+    """Follow workers that run in other pods."""
+    _traces: LaunchTraces
+    _isolation: Isolation
+    _job_id: int | None
 
-    def __init__(
-        self,
-        *,
-        registry: LaunchRegistry,
-        slots: Slots,
-        deletion: PodDeletion,
-        event_filter: StaleEventFilter,
-        create_retries: CreateRetries,
-        launch_queue: LaunchQueue,
-        superseded_pods: SupersededPods,
-        running_workers: RunningWorkers,
-        traces: LaunchTraces,
-        isolation: Isolation,
-        job_id: int | None,
-    ) -> None:
+    def __attrs_post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._registry = registry
-        self._slots = slots
-        self._deletion = deletion
-        self._event_filter = event_filter
-        self._create_retries = create_retries
-        self._launch_queue = launch_queue
-        self._superseded_pods = superseded_pods
-        self._running_workers = running_workers
-        self._traces = traces
-        self._isolation = isolation
-        self._job_id = job_id
 
     def act(self, settled: Settled) -> None:
         """

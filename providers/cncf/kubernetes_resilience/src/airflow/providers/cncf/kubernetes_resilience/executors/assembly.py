@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from airflow.configuration import conf
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
+from attrs import define
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
@@ -45,203 +46,219 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
 )
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class Parts:
     """
     The parts of the executor, made from the lowest layer up.
 
-    :param kube_config: the official executor's configuration
-    :param job_id: the scheduler's job; None for ``DAG.test``
-    :param labels: by which the executor's pods are selected
-    :param namespaces: in which it has pods; None for all
-    :param patience: one for all executors of a scheduler
-    :param make_token: makes the token of a workload from its task instance's UUID
-    :param emit: takes the messages of the Kubernetes thread, in that thread
-    :param clock: monotonic time, seconds
     :raises AirflowConfigException: if the configured policy file cannot be used
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        kube_config: KubeConfig,
-        *,
-        job_id: int | None,
-        labels: Mapping[str, str],
-        team_name: str | None,
-        namespaces: Sequence[str | None],
-        registry: LaunchRegistry,
-        slots: Slots,
-        patience: Patience,
-        make_token: Callable[[str], str],
-        emit: Callable[[Message], None],
-        clock: Callable[[], float],
-    ) -> None:
-        self.isolation = isolation = Isolation(clock)
-        token_validity = upstream.read_validity(make_token("probe"))
+    settings: Settings
+    kube_config: KubeConfig
+    """The official executor's configuration."""
+    job_id: int | None
+    """The scheduler's job; None for ``DAG.test``."""
+    labels: Mapping[str, str]
+    """By which the executor's pods are selected."""
+    team_name: str | None
+    namespaces: Sequence[str | None]
+    """In which it has pods; None for all."""
+    registry: LaunchRegistry
+    slots: Slots
+    patience: Patience
+    """One for all executors of a scheduler."""
+    make_token: Callable[[str], str]
+    """Makes the token of a workload from its task instance's UUID."""
+    emit: Callable[[Message], None]
+    """Takes the messages of the Kubernetes thread, in that thread."""
+    clock: Callable[[], float]
+    """Monotonic time, seconds."""
+
+    def __attrs_post_init__(self) -> None:
+        self._make_thread()
+        self._make_deletion()
+        self._make_creation()
+        self._make_failures()
+        self._make_adoption()
+        self._make_reconciler()
+
+    def _make_thread(self) -> None:
+        self.isolation = Isolation(self.clock)
+        self.token_validity = upstream.read_validity(self.make_token("probe"))
         self.runtime = KubernetesRuntime(
             RuntimeSettings(
-                namespaces=tuple(namespaces),
-                label_selector=",".join([*map("=".join, labels.items()), NOT_DONE_BY]),
-                concurrency=settings.api_concurrency,
-                delete_options=kube_config.delete_option_kwargs,
-                request_timeout=settings.request_timeout,
-                inactivity_timeout=settings.watch_inactivity_timeout,
-                team_name=team_name,
+                namespaces=tuple(self.namespaces),
+                label_selector=",".join([*map("=".join, self.labels.items()), NOT_DONE_BY]),
+                concurrency=self.settings.api_concurrency,
+                delete_options=self.kube_config.delete_option_kwargs,
+                request_timeout=self.settings.request_timeout,
+                inactivity_timeout=self.settings.watch_inactivity_timeout,
+                team_name=self.team_name,
             ),
-            emit,
+            self.emit,
         )
-        self.commands = PodCommands(self.runtime, labels)
-        self.policies = RetryPolicies(settings, clock)
+        self.commands = PodCommands(self.runtime, self.labels)
+        self.policies = RetryPolicies(self.settings, self.clock)
         self.queued_timeout = QueuedTimeout(
-            conf.getfloat("scheduler", "task_queued_timeout"),
-            settings.scheduling_gate_timeout,
-            registry=registry,
+            timeout=conf.getfloat("scheduler", "task_queued_timeout"),
+            gate_timeout=self.settings.scheduling_gate_timeout,
+            registry=self.registry,
             commands=self.commands,
-            isolation=isolation,
-            job_id=job_id,
-            clock=clock,
+            isolation=self.isolation,
+            job_id=self.job_id,
+            clock=self.clock,
         )
-        # ---------------------------------------------------------------- deletion
+
+    def _make_deletion(self) -> None:
         self.deletion = PodDeletion(
             commands=self.commands,
-            registry=registry,
-            kube_config=kube_config,
-            clock=clock,
+            registry=self.registry,
+            kube_config=self.kube_config,
+            clock=self.clock,
         )
         self.garbage = OrphanCollector(
             runtime=self.runtime,
             commands=self.commands,
             deletion=self.deletion,
-            namespaces=namespaces,
-            isolation=isolation,
-            job_id=job_id,
-            clock=clock,
+            namespaces=self.namespaces,
+            isolation=self.isolation,
+            job_id=self.job_id,
+            clock=self.clock,
         )
-        # ---------------------------------------------------------------- creation
-        self.suspect_nodes = SuspectNodes(settings.node_suspect_timeout, clock=clock)
-        builder = PodBuilder(
-            kube_config,
-            str(job_id),
-            labels[EXECUTOR_LABEL],
-            make_token,
-            worker_log_as_termination_message=settings.worker_log_as_termination_message,
+
+    def _make_creation(self) -> None:
+        self.suspect_nodes = SuspectNodes(self.settings.node_suspect_timeout, clock=self.clock)
+        self.builder = PodBuilder(
+            kube_config=self.kube_config,
+            scheduler_job_id=str(self.job_id),
+            executor_label=self.labels[EXECUTOR_LABEL],
+            make_token=self.make_token,
+            worker_log_as_termination_message=self.settings.worker_log_as_termination_message,
             infrastructure=self.policies.current.infrastructure,
             suspect_nodes=self.suspect_nodes.names,
         )
-        self.outages = Outages(settings.outage_limits, registry=registry, slots=slots, clock=clock)
-        create_retries = CreateRetries(
-            registry=registry,
+        self.outages = Outages(
+            limits=self.settings.outage_limits, registry=self.registry, slots=self.slots, clock=self.clock
+        )
+        self.create_retries = CreateRetries(
+            registry=self.registry,
             commands=self.commands,
-            builder=builder,
+            builder=self.builder,
             outages=self.outages,
-            token_validity=token_validity,
-            retries=settings.publish_retries,
-            clock=clock,
+            token_validity=self.token_validity,
+            retries=self.settings.publish_retries,
+            clock=self.clock,
         )
         self.launch_queue = LaunchQueue(
-            builder=builder,
-            registry=registry,
-            create_retries=create_retries,
+            builder=self.builder,
+            registry=self.registry,
+            create_retries=self.create_retries,
             outages=self.outages,
-            isolation=isolation,
-            job_id=job_id,
-            clock=clock,
+            isolation=self.isolation,
+            job_id=self.job_id,
+            clock=self.clock,
         )
-        # ---------------------------------------------------------------- failures
+
+    def _make_failures(self) -> None:
         self.traces = LaunchTraces()
         self.superseded_pods = SupersededPods(
-            registry=registry,
+            registry=self.registry,
             commands=self.commands,
             deletion=self.deletion,
-            job_id=job_id,
-            isolation=isolation,
-            clock=clock,
+            job_id=self.job_id,
+            isolation=self.isolation,
+            clock=self.clock,
         )
         self.event_filter = StaleEventFilter(
-            registry=registry,
+            registry=self.registry,
             commands=self.commands,
             deletion=self.deletion,
             limits=Limits(
-                kube_config.worker_pod_pending_fatal_container_state_reasons,
-                settings.unschedulable_timeout,
-                settings.pending_timeout,
+                self.kube_config.worker_pod_pending_fatal_container_state_reasons,
+                self.settings.unschedulable_timeout,
+                self.settings.pending_timeout,
             ),
             superseded=self.superseded_pods,
-            create_retries=create_retries,
+            create_retries=self.create_retries,
             outages=self.outages,
             suspect_nodes=self.suspect_nodes,
-            isolation=isolation,
-            clock=clock,
+            isolation=self.isolation,
+            clock=self.clock,
         )
         self.recorder = Recorder(
             policies=self.policies,
-            token_validity=token_validity,
+            token_validity=self.token_validity,
             outages=self.outages,
             suspect_nodes=self.suspect_nodes,
-            job_id=job_id,
-            clock=clock,
+            job_id=self.job_id,
+            clock=self.clock,
         )
-        self.reports = Reports(slots=slots, isolation=isolation, job_id=job_id, clock=clock)
-        # ---------------------------------------------------------------- adoption
-        search = PodSearch(
+        self.reports = Reports(
+            slots=self.slots, isolation=self.isolation, job_id=self.job_id, clock=self.clock
+        )
+
+    def _make_adoption(self) -> None:
+        self.search = PodSearch(
             runtime=self.runtime,
             commands=self.commands,
-            namespaces=namespaces,
-            patience=patience,
-            clock=clock,
+            namespaces=self.namespaces,
+            patience=self.patience,
+            clock=self.clock,
         )
         self.adopter = Adopter(
-            search=search,
+            search=self.search,
             abandoned=AbandonedPods(
-                registry=registry,
+                registry=self.registry,
                 deletion=self.deletion,
                 commands=self.commands,
-                job_id=job_id,
-                clock=clock,
+                job_id=self.job_id,
+                clock=self.clock,
             ),
-            registry=registry,
+            registry=self.registry,
             deletion=self.deletion,
-            slots=slots,
-            isolation=isolation,
-            job_id=job_id,
+            slots=self.slots,
+            isolation=self.isolation,
+            job_id=self.job_id,
             with_budget=self.policies.with_budget,
             follow=self.event_filter.follow_adopted,
             hold_lost=self.event_filter.hold_lost,
         )
-        # ---------------------------------------------------------------- launches as a whole
+
+    def _make_reconciler(self) -> None:
         self.running_workers = RunningWorkers(
-            registry=registry,
+            registry=self.registry,
             commands=self.commands,
             adopter=self.adopter,
             event_filter=self.event_filter,
             policies=self.policies,
             deletion=self.deletion,
-            isolation=isolation,
-            job_id=job_id,
+            isolation=self.isolation,
+            job_id=self.job_id,
         )
         self.actions = Actions(
-            registry=registry,
-            slots=slots,
+            registry=self.registry,
+            slots=self.slots,
             deletion=self.deletion,
             event_filter=self.event_filter,
-            create_retries=create_retries,
+            create_retries=self.create_retries,
             launch_queue=self.launch_queue,
             superseded_pods=self.superseded_pods,
             running_workers=self.running_workers,
             traces=self.traces,
-            isolation=isolation,
-            job_id=job_id,
+            isolation=self.isolation,
+            job_id=self.job_id,
         )
         self.reconciler = Reconciler(
-            registry=registry,
+            registry=self.registry,
             commands=self.commands,
-            slots=slots,
+            slots=self.slots,
             recorder=self.recorder,
-            create_retries=create_retries,
+            create_retries=self.create_retries,
             actions=self.actions,
             launch_queue=self.launch_queue,
-            isolation=isolation,
-            job_id=job_id,
-            token_validity=token_validity,
-            clock=clock,
+            isolation=self.isolation,
+            job_id=self.job_id,
+            token_validity=self.token_validity,
+            clock=self.clock,
         )

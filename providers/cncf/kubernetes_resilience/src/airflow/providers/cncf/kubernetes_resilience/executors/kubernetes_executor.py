@@ -148,8 +148,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self.task_queue = Queue()
         generator = self.jwt_generator
         self._parts = Parts(
-            settings,
-            self.kube_config,
+            settings=settings,
+            kube_config=self.kube_config,
             job_id=None if self.job_id is None else int(self.job_id),
             labels={
                 SCHEDULER_LABEL: self._make_safe_label_value(self.scheduler_job_id),

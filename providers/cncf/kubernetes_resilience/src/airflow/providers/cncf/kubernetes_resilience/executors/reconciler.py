@@ -18,6 +18,7 @@ from math import inf
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
+from attrs import define, field
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
@@ -62,52 +63,35 @@ CHECK_LIMIT = 500
 """Launches that are looked at in one turn of the scheduler's loop; the others in the next."""
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class Reconciler:
-    """
-    Reconciles launches with the rows of their task instances.
+    """Reconciles launches with the rows of their task instances."""
 
-    :param commands: say whether the API server answers
-    :param slots: say whether the next phase of a task instance is queued
-    :param recorder: decides about launches that have failed
-    :param create_retries: say how those have failed whose pod was not created
-    :param actions: do what follows
-    :param launch_queue: asks for the pods of launches that are due
-    :param token_validity: of a worker's token, seconds
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: LaunchRegistry,
-        commands: PodCommands,
-        slots: Slots,
-        recorder: Recorder,
-        create_retries: CreateRetries,
-        actions: Actions,
-        launch_queue: LaunchQueue,
-        isolation: Isolation,
-        job_id: int | None,
-        token_validity: float,
-        clock: Callable[[], float],
-    ) -> None:
-        self._registry = registry
-        self._commands = commands
-        self._slots = slots
-        self._recorder = recorder
-        self._create_retries = create_retries
-        self._actions = actions
-        self._launch_queue = launch_queue
-        self._isolation = isolation
-        self._job_id = job_id
-        self._token_validity = token_validity
-        self._clock = clock
-        self._next_look = 0.0
-        self._last_away = -inf
-        """When the API server was last unavailable."""
-        self._unchecked: dict[Launch, None] = {}
-        """Launches that had not started at the last check, and are still to be checked."""
-        self._late: list[Launch] = []
-        """Those for which the last turn had no time."""
+    _registry: LaunchRegistry
+    _commands: PodCommands
+    """Say whether the API server answers."""
+    _slots: Slots
+    """Say whether the next phase of a task instance is queued."""
+    _recorder: Recorder
+    """Decides about launches that have failed."""
+    _create_retries: CreateRetries
+    """Say how those have failed whose pod was not created."""
+    _actions: Actions
+    """Do what follows."""
+    _launch_queue: LaunchQueue
+    """Asks for the pods of launches that are due."""
+    _isolation: Isolation
+    _job_id: int | None
+    _token_validity: float
+    """Of a worker's token, seconds."""
+    _clock: Callable[[], float]
+    _next_look: float = field(default=0.0, init=False)
+    _last_away: float = field(default=-inf, init=False)
+    """When the API server was last unavailable."""
+    _unchecked: dict[Launch, None] = field(factory=dict, init=False)
+    """Launches that had not started at the last check, and are still to be checked."""
+    _late: list[Launch] = field(factory=list, init=False)
+    """Those for which the last turn had no time."""
 
     def revive(self) -> None:
         """Start the Kubernetes thread again if it has crashed, and ask again for what was lost with it."""

@@ -15,6 +15,7 @@ from contextlib import suppress
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
+from attrs import define
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
@@ -31,36 +32,22 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Sta
 log = logging.getLogger(__name__)
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class RunningWorkers:
-    """
-    Has the workers of running tasks followed.
+    """Has the workers of running tasks followed."""
 
-    :param commands: says whether the API server answers
-    :param adopter: looks for the pods of those that nobody follows
-    :param event_filter: follows launches until their pods end
-    :param policies: say which tasks may run again after a loss
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: LaunchRegistry,
-        commands: PodCommands,
-        adopter: Adopter,
-        event_filter: StaleEventFilter,
-        policies: RetryPolicies,
-        deletion: PodDeletion,
-        isolation: Isolation,
-        job_id: int | None,
-    ) -> None:
-        self._registry = registry
-        self._commands = commands
-        self._adopter = adopter
-        self._event_filter = event_filter
-        self._policies = policies
-        self._deletion = deletion
-        self._isolation = isolation
-        self._job_id = job_id
+    _registry: LaunchRegistry
+    _commands: PodCommands
+    """Says whether the API server answers."""
+    _adopter: Adopter
+    """Looks for the pods of those that nobody follows."""
+    _event_filter: StaleEventFilter
+    """Follows launches until their pods end."""
+    _policies: RetryPolicies
+    """Say which tasks may run again after a loss."""
+    _deletion: PodDeletion
+    _isolation: Isolation
+    _job_id: int | None
 
     def follow(self, keys: Iterable[TaskInstanceKey]) -> None:
         """

@@ -10,6 +10,7 @@ from math import inf
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import State, TaskInstanceState
+from attrs import define, field
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import FoundPods
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
@@ -25,31 +26,20 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Tas
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class AbandonedPods:
-    """
-    Has the pods found and deleted of task instances that are not adopted any more.
+    """Has the pods found and deleted of task instances that are not adopted any more."""
 
-    :param deletion: deletes or keeps these pods
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: LaunchRegistry,
-        deletion: PodDeletion,
-        commands: PodCommands,
-        job_id: int | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._registry = registry
-        self._deletion = deletion
-        self._commands = commands
-        self._job_id = job_id
-        self._clock = clock
-        self.orphans: dict[TaskInstanceKey, Orphan] = {}
-        """The task instances whose pods are still to be found."""
-        self._lost_at: dict[TaskInstanceKey, float] = {}
-        """When it was noticed of those that another scheduler has them, on the executor's monotonic clock."""
+    _registry: LaunchRegistry
+    _deletion: PodDeletion
+    """Deletes or keeps these pods."""
+    _commands: PodCommands
+    _job_id: int | None
+    _clock: Callable[[], float]
+    orphans: dict[TaskInstanceKey, Orphan] = field(factory=dict, init=False)
+    """The task instances whose pods are still to be found."""
+    _lost_at: dict[TaskInstanceKey, float] = field(factory=dict, init=False)
+    """When it was noticed of those that another scheduler has them, on the executor's monotonic clock."""
 
     def add(self, orphan: Orphan) -> None:
         """

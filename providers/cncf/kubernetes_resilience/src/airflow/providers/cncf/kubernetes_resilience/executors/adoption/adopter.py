@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
+from attrs import define
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import FoundPods
@@ -58,6 +59,7 @@ log = logging.getLogger(__name__)
 _ENDS = (Standing.GONE, Standing.OVER, Standing.HELD_UP)
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class Adopter:
     """
     Adopts orphaned task instances.
@@ -65,37 +67,22 @@ class Adopter:
     The scheduler waits for the list of their pods. Pods are labelled and deleted in the next turn, when
     Airflow has committed the adoption. While the API server does not answer, the task instances are kept, and
     their pods are looked for again without waiting.
-
-    :param slots: adopted task instances get one, until another scheduler has adopted them
-    :param with_budget: returns which task instances, by their UUIDs, may run again after a loss
-    :param follow: follows an adopted launch until its pod, as it was found, ends
-    :param hold_lost: holds a task instance that may run again, and whose pod has gone while it was running
     """
 
-    def __init__(
-        self,
-        *,
-        search: PodSearch,
-        abandoned: AbandonedPods,
-        registry: LaunchRegistry,
-        deletion: PodDeletion,
-        slots: Slots,
-        isolation: Isolation,
-        job_id: int | None,
-        with_budget: Callable[[Collection[str]], set[str]],
-        follow: Callable[[Launch, PodFacts], None],
-        hold_lost: Callable[[Orphan], None],
-    ) -> None:
-        self._search = search
-        self._abandoned = abandoned
-        self._registry = registry
-        self._deletion = deletion
-        self._slots = slots
-        self._isolation = isolation
-        self._job_id = job_id
-        self._with_budget = with_budget
-        self._follow = follow
-        self._hold_lost = hold_lost
+    _search: PodSearch
+    _abandoned: AbandonedPods
+    _registry: LaunchRegistry
+    _deletion: PodDeletion
+    _slots: Slots
+    """Adopted task instances get one, until another scheduler has adopted them."""
+    _isolation: Isolation
+    _job_id: int | None
+    _with_budget: Callable[[Collection[str]], set[str]]
+    """Returns which task instances, by their UUIDs, may run again after a loss."""
+    _follow: Callable[[Launch, PodFacts], None]
+    """Follows an adopted launch until its pod, as it was found, ends."""
+    _hold_lost: Callable[[Orphan], None]
+    """Holds a task instance that may run again, and whose pod has gone while it was running."""
 
     def adopt(self, tis: Sequence[TaskInstance]) -> list[TaskInstance]:
         """

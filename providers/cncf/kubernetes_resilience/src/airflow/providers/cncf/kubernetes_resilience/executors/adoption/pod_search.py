@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow.configuration import conf
 from airflow.models.taskinstancekey import TaskInstanceKey
+from attrs import define, field
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import FoundPods, plan_adoption
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import REMINDER_INTERVAL
@@ -82,36 +83,27 @@ def _threshold() -> float:
     return conf.getfloat("scheduler", "scheduler_health_check_threshold")
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class PodSearch:
     """
     Finds the pods of orphans.
 
     The scheduler waits for the first list, within the limits of :class:`Patience`. Later ones come in as
     answers.
-
-    :param patience: how long the scheduler may be kept waiting, with all its executors
     """
 
-    def __init__(
-        self,
-        *,
-        runtime: KubernetesRuntime,
-        commands: PodCommands,
-        namespaces: Sequence[str | None],
-        patience: Patience,
-        clock: Callable[[], float],
-    ) -> None:
-        self._runtime = runtime
-        self._commands = commands
-        self._namespaces = namespaces
-        self._patience = patience
-        self._clock = clock
-        self._answers: deque[FoundPods | None] = deque()
-        """None for a list that could not be had."""
-        self._next_look = 0.0
-        self.is_refused = False
-        """Whether the pods of a namespace cannot be listed, which is no outage."""
-        self._next_warning = 0.0
+    _runtime: KubernetesRuntime
+    _commands: PodCommands
+    _namespaces: Sequence[str | None]
+    _patience: Patience
+    """How long the scheduler may be kept waiting, with all its executors."""
+    _clock: Callable[[], float]
+    _answers: deque[FoundPods | None] = field(factory=deque, init=False)
+    """None for a list that could not be had."""
+    _next_look: float = field(default=0.0, init=False)
+    is_refused: bool = field(default=False, init=False)
+    """Whether the pods of a namespace cannot be listed, which is no outage."""
+    _next_warning: float = field(default=0.0, init=False)
 
     @property
     def is_due(self) -> bool:

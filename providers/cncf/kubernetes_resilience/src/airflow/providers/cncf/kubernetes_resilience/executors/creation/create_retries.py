@@ -12,7 +12,10 @@ import logging
 import math
 import random
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import NamedTuple
+
+from attrs import define
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder, rename
@@ -88,35 +91,28 @@ _OF_UPSTREAM = frozenset({Answer.QUOTA_EXCEEDED, Answer.MODIFIED})
 """Repeated as often as ``task_publish_max_retries`` says, if that is set: upstream's documented cases."""
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class CreateRetries:
-    """
-    Makes create calls, and says what follows those that fail.
+    """Makes create calls, and says what follows those that fail."""
 
-    :param builder: makes fresh tokens
-    :param outages: learn which namespaces have no admission, and say which launches wait for that
-    :param token_validity: of such a token, seconds
-    :param retries: ``task_publish_max_retries``; None if that is not set
-    """
+    _registry: LaunchRegistry
+    _commands: PodCommands
+    _builder: PodBuilder
+    """Makes fresh tokens."""
+    _outages: Outages
+    """Learn which namespaces have no admission, and say which launches wait for that."""
+    _token_validity: float
+    """Of such a token, seconds."""
+    _retries: int | None
+    """``task_publish_max_retries``; None if that is not set."""
+    _clock: Callable[[], float]
 
-    def __init__(
-        self,
-        *,
-        registry: LaunchRegistry,
-        commands: PodCommands,
-        builder: PodBuilder,
-        outages: Outages,
-        token_validity: float,
-        retries: int | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._registry = registry
-        self._commands = commands
-        self._builder = builder
-        self._outages = outages
-        self._token_age = token_validity * TOKEN_SHARE
-        limit = math.inf if retries == UNLIMITED else retries
-        self._configured = {} if limit is None else dict.fromkeys(_OF_UPSTREAM, limit)
-        self._clock = clock
+    @cached_property
+    def _configured(self) -> Mapping[Answer, float]:
+        """Return how often calls are repeated after the answers that are the configuration's to decide."""
+        if self._retries is None:
+            return {}
+        return dict.fromkeys(_OF_UPSTREAM, math.inf if self._retries == UNLIMITED else self._retries)
 
     def ask(self, launch: Launch) -> None:
         """
@@ -128,7 +124,7 @@ class CreateRetries:
         creation = _creation(launch)
         if not launch.token_made_at:
             launch.token_made_at = launch.first_token_at = self._clock()
-        elif self._clock() - launch.token_made_at >= self._token_age:
+        elif self._clock() - launch.token_made_at >= self._token_validity * TOKEN_SHARE:
             self._builder.renew_token(creation, launch.ti_id)
             launch.token_made_at = self._clock()
         creation.next_attempt = None

@@ -26,6 +26,7 @@ from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
 )
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
+from attrs import define
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
@@ -99,33 +100,20 @@ class _Read(NamedTuple):
         return next((entry for entry in losses if entry.next_ti_id == self.launch.ti_id), None)
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class LaunchQueue:
-    """
-    Asks for the pods of launches that wait, when they are due.
+    """Asks for the pods of launches that wait, when they are due."""
 
-    :param builder: builds pods
-    :param create_retries: makes the create calls
-    :param outages: say what is away
-    """
-
-    def __init__(
-        self,
-        *,
-        builder: PodBuilder,
-        registry: LaunchRegistry,
-        create_retries: CreateRetries,
-        outages: Outages,
-        isolation: Isolation,
-        job_id: int | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._builder = builder
-        self._registry = registry
-        self._create_retries = create_retries
-        self._outages = outages
-        self._isolation = isolation
-        self._job_id = job_id
-        self._clock = clock
+    _builder: PodBuilder
+    """Builds pods."""
+    _registry: LaunchRegistry
+    _create_retries: CreateRetries
+    """Makes the create calls."""
+    _outages: Outages
+    """Say what is away."""
+    _isolation: Isolation
+    _job_id: int | None
+    _clock: Callable[[], float]
 
     def add(self, job: KubernetesJob) -> None:
         """Queue the launch of a task instance. A launch that waits under the same key is replaced."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
+from attrs import define, field
 
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import HELD_LAUNCHES, OUTAGES
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
@@ -51,14 +51,14 @@ READ_LIMIT = 1_000
 """Rows of the ledger that a scheduler reads when it starts."""
 
 
-@dataclass(slots=True)
+@define
 class _Known:
     """Facts about a dependency for which launches have failed."""
 
     outage: Outage
     context: ExecutionContext
     """Context of the newest launch failure."""
-    dags: set[str] = field(default_factory=set)
+    dags: set[str] = field(factory=set)
     """Of which Dags launches have failed."""
     announced: OutageState = OutageState.SUSPECTED
     """State in the log and the metrics."""
@@ -66,31 +66,22 @@ class _Known:
     """When the log has last said that it is away, on the executor's monotonic clock (seconds)."""
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class Outages:
-    """
-    Knows what is away, and which launches may be made.
+    """Knows what is away, and which launches may be made."""
 
-    :param limits: when an outage is assumed, and for how long launches are held
-    :param slots: those of held launches are lent to others
-    """
-
-    def __init__(
-        self,
-        limits: OutageLimits,
-        *,
-        registry: LaunchRegistry,
-        slots: Slots,
-        clock: Callable[[], float],
-    ) -> None:
-        self._limits = limits
-        self._registry = registry
-        self._slots = slots
-        self._clock = clock
-        self._known: dict[Dependency, _Known] = {}
-        self._to_record: list[tuple[TaskInstanceKey, HeldLaunch]] = []
-        """Launches that are held, and that the audit log does not have yet."""
-        self._is_restored = not limits.threshold
-        self._next_look = self._next_query = 0.0
+    _limits: OutageLimits
+    """When an outage is assumed, and for how long launches are held."""
+    _registry: LaunchRegistry
+    _slots: Slots
+    """Those of held launches are lent to others."""
+    _clock: Callable[[], float]
+    _known: dict[Dependency, _Known] = field(factory=dict, init=False)
+    _to_record: list[tuple[TaskInstanceKey, HeldLaunch]] = field(factory=list, init=False)
+    """Launches that are held, and that the audit log does not have yet."""
+    _next_look: float = field(default=0.0, init=False)
+    _next_query: float = field(default=0.0, init=False)
+    _is_restored: bool = field(default=False, init=False)
 
     # ------------------------------------------------------------------ questions
 
@@ -310,7 +301,7 @@ class Outages:
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is asked again then
         """
-        if self._is_restored:
+        if self._is_restored or not self._limits.threshold:
             return
         at, now = datetime.now(UTC), self._clock()
         with create_session(scoped=False) as session:

@@ -15,6 +15,7 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types impor
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import add_unique_suffix, create_unique_id
 from airflow.providers.cncf.kubernetes.pod_generator import workload_to_command_args
+from attrs import define, field
 from kubernetes.client import ApiClient, V1Container, V1EnvVar, V1Pod
 
 from airflow import settings
@@ -43,40 +44,29 @@ from airflow_resilience.retry_policy.selection import infrastructure_budget, rea
 from airflow_resilience.termination import environment
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class PodBuilder:
-    """
-    Builds the pods of launches.
+    """Builds the pods of launches."""
 
-    :param kube_config: configuration of the executor
-    :param scheduler_job_id: this scheduler's job; its pods are labelled with it
-    :param executor_label: distinguishes the pods of this executor from those of the scheduler's other
-        executors
-    :param make_token: makes the token of a workload from its task instance's UUID, valid from then on
-    :param worker_log_as_termination_message: whether the last lines of a worker that fails become its
-        container's termination message, where its pod does not say otherwise
-    :param infrastructure: the configured budget of running tasks
-    :param suspect_nodes: returns the names of nodes on which launches fail, and others do not
-    """
+    _kube_config: KubeConfig
+    """Configuration of the executor."""
+    _scheduler_job_id: str
+    """This scheduler's job; its pods are labelled with it."""
+    _executor_label: str
+    """Distinguishes the pods of this executor from those of the scheduler's other executors."""
+    _make_token: Callable[[str], str]
+    """Makes the token of a workload from its task instance's UUID, valid from then on."""
+    _worker_log_as_termination_message: bool
+    """Whether the last lines of a worker that fails become its container's termination message, where its pod
+    does not say otherwise."""
+    _infrastructure: InfrastructureBudget
+    """The configured budget of running tasks."""
+    _suspect_nodes: Callable[[], Sequence[str]] = tuple
+    """Returns the names of nodes on which launches fail, and others do not."""
+    _serializer: ApiClient = field(factory=ApiClient, init=False)
 
-    def __init__(
-        self,
-        kube_config: KubeConfig,
-        scheduler_job_id: str,
-        executor_label: str,
-        make_token: Callable[[str], str],
-        *,
-        worker_log_as_termination_message: bool,
-        infrastructure: InfrastructureBudget,
-        suspect_nodes: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        self._kube_config = kube_config
-        self._executor_label = executor_label
-        self._make_token = make_token
-        self._worker_log_as_termination_message = worker_log_as_termination_message
-        self._infrastructure = infrastructure
-        self._suspect_nodes = suspect_nodes
-        self._templates = TemplateCache(str(kube_config.kube_namespace), scheduler_job_id)
-        self._serializer = ApiClient()
+    def __attrs_post_init__(self) -> None:
+        self._templates = TemplateCache(str(self._kube_config.kube_namespace), self._scheduler_job_id)
 
     def build(
         self,

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from airflow.configuration import conf
 from airflow.jobs.job import Job, JobState
 from airflow.utils.session import create_session
+from attrs import define, field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -27,6 +28,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import Kub
 log = logging.getLogger(__name__)
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class OrphanCollector:
     """
     Deletes or labels the pods of dead schedulers that no task needs.
@@ -36,26 +38,15 @@ class OrphanCollector:
     worker runs ends by itself, and one without a row may be that of another deployment in the namespace.
     """
 
-    def __init__(
-        self,
-        *,
-        runtime: KubernetesRuntime,
-        commands: PodCommands,
-        deletion: PodDeletion,
-        namespaces: Sequence[str | None],
-        isolation: Isolation,
-        job_id: int | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._runtime = runtime
-        self._commands = commands
-        self._deletion = deletion
-        self._namespaces = namespaces
-        self._isolation = isolation
-        self._job_id = job_id
-        self._clock = clock
-        self._found: SimpleQueue[list[PodFacts]] = SimpleQueue()
-        self._next = 0.0
+    _runtime: KubernetesRuntime
+    _commands: PodCommands
+    _deletion: PodDeletion
+    _namespaces: Sequence[str | None]
+    _isolation: Isolation
+    _job_id: int | None
+    _clock: Callable[[], float]
+    _found: SimpleQueue[list[PodFacts]] = field(factory=SimpleQueue, init=False)
+    _next: float = field(default=0.0, init=False)
 
     def tick(self) -> None:
         """

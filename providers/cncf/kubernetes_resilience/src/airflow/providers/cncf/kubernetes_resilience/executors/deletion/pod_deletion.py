@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
+from attrs import define, field
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
     CleanUpPod,
@@ -64,6 +65,7 @@ CLEAN_UP_BATCH = 500
 """Pods that are cleaned up in one turn of the scheduler's loop."""
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class PodDeletion:
     """
     Deletes superseded pods, and deletes or keeps pods that have ended.
@@ -79,19 +81,11 @@ class PodDeletion:
     cannot start any more, and the API server has other pods to create.
     """
 
-    def __init__(
-        self,
-        *,
-        commands: PodCommands,
-        registry: LaunchRegistry,
-        kube_config: KubeConfig,
-        clock: Callable[[], float],
-    ) -> None:
-        self._commands = commands
-        self._registry = registry
-        self._config = kube_config
-        self._clock = clock
-        self._ended: dict[PodRef, tuple[float, Command]] = {}
+    _commands: PodCommands
+    _registry: LaunchRegistry
+    _config: KubeConfig = field(alias="kube_config")
+    _clock: Callable[[], float]
+    _ended: dict[PodRef, tuple[float, Command]] = field(factory=dict, init=False)
 
     def clean_up(self, pod: PodFacts, *, failed: bool = False) -> None:
         """

@@ -15,6 +15,7 @@ from dataclasses import replace
 from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
+from attrs import define, field
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
@@ -63,48 +64,32 @@ UNSEEN_TIMEOUT = 60.0
 informer sees."""
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class StaleEventFilter:
-    """
-    Follows the current launches until their pods end.
+    """Follows the current launches until their pods end."""
 
-    :param limits: for how long a pod may wait for a node, or for its worker to start
-    :param superseded: handles messages about other pods
-    :param create_retries: takes create calls that have failed
-    :param outages: learn what has been created, and has started
-    :param suspect_nodes: learn what has started
+    _registry: LaunchRegistry
+    _commands: PodCommands
+    _deletion: PodDeletion
+    _limits: Limits
+    """For how long a pod may wait for a node, or for its worker to start."""
+    _superseded: SupersededPods
+    """Handles messages about other pods."""
+    _create_retries: CreateRetries
+    """Takes create calls that have failed."""
+    _outages: Outages
+    """Learn what has been created, and has started."""
+    _suspect_nodes: SuspectNodes
+    """Learn what has started."""
+    _isolation: Isolation
+    _clock: Callable[[], float]
+    _due: dict[Launch, float] = field(factory=dict, init=False)
+    """When the next deadline of a launch is."""
+    _early: dict[str, tuple[TaskInstanceKey, Message]] = field(factory=dict, init=False)
     """
-
-    def __init__(
-        self,
-        *,
-        registry: LaunchRegistry,
-        commands: PodCommands,
-        deletion: PodDeletion,
-        limits: Limits,
-        superseded: SupersededPods,
-        create_retries: CreateRetries,
-        outages: Outages,
-        suspect_nodes: SuspectNodes,
-        isolation: Isolation,
-        clock: Callable[[], float],
-    ) -> None:
-        self._registry = registry
-        self._commands = commands
-        self._deletion = deletion
-        self._limits = limits
-        self._superseded = superseded
-        self._create_retries = create_retries
-        self._outages = outages
-        self._suspect_nodes = suspect_nodes
-        self._isolation = isolation
-        self._clock = clock
-        self._due: dict[Launch, float] = {}
-        """When the next deadline of a launch is."""
-        self._early: dict[str, tuple[TaskInstanceKey, Message]] = {}
-        """
-        What waits for an adoption, with whose it is: the last observation of each pod that may be adopted, by
-        UID, and the pods of creations that were cancelled, by launch id.
-        """
+    What waits for an adoption, with whose it is: the last observation of each pod that may be adopted, by
+    UID, and the pods of creations that were cancelled, by launch id.
+    """
 
     def receive(self, message: Message) -> None:
         """Handle one message."""

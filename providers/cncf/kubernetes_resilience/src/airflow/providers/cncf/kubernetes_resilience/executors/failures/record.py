@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
+from attrs import define
 from sqlalchemy.orm import Session
 from uuid6 import uuid7
 
@@ -117,32 +118,20 @@ class _New(NamedTuple):
     """Dependency of several launches that was not available to this one."""
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class Recorder:
-    """
-    Decides about failures, and writes the decisions down.
+    """Decides about failures, and writes the decisions down."""
 
-    :param policies: the retry policies in force, with the infrastructure budget
-    :param token_validity: of a worker's token, seconds
-    :param outages: learn what launches have failed for, and say what is away
-    :param suspect_nodes: learn on which nodes, and say which are suspect
-    """
-
-    def __init__(
-        self,
-        *,
-        policies: RetryPolicies,
-        token_validity: float,
-        outages: Outages,
-        suspect_nodes: SuspectNodes,
-        job_id: int | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._policies = policies
-        self._token_validity = token_validity
-        self._outages = outages
-        self._suspect_nodes = suspect_nodes
-        self._job_id = job_id
-        self._clock = clock
+    _policies: RetryPolicies
+    """The retry policies in force, with the infrastructure budget."""
+    _token_validity: float
+    """Of a worker's token, seconds."""
+    _outages: Outages
+    """Learn what launches have failed for, and say what is away."""
+    _suspect_nodes: SuspectNodes
+    """Learn on which nodes, and say which are suspect."""
+    _job_id: int | None
+    _clock: Callable[[], float]
 
     def record(self, failed: Sequence[tuple[Launch, Phase]], session: Session) -> list[Settled]:
         """

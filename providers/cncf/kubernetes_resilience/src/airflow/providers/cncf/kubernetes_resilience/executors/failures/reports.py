@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
+from attrs import define, field
 
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
@@ -33,21 +34,16 @@ class _Taken(NamedTuple):
     until: float
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class Reports:
-    """
-    Remembers the reports that change a task instance until its row shows that.
+    """Remembers the reports that change a task instance until its row shows that."""
 
-    :param slots: where they are made again
-    """
-
-    def __init__(
-        self, *, slots: Slots, isolation: Isolation, job_id: int | None, clock: Callable[[], float]
-    ) -> None:
-        self._slots = slots
-        self._isolation = isolation
-        self._job_id = job_id
-        self._clock = clock
-        self._taken: dict[TaskInstanceKey, _Taken] = {}
+    _slots: Slots
+    """Where they are made again."""
+    _isolation: Isolation
+    _job_id: int | None
+    _clock: Callable[[], float]
+    _taken: dict[TaskInstanceKey, _Taken] = field(factory=dict, init=False)
 
     def take(self, events: Mapping[Any, tuple[Any, Any]]) -> None:
         """

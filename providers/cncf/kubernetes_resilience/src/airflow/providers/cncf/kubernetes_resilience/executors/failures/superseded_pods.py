@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from airflow.utils.session import create_session
+from attrs import define, field
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
     UNKNOWN_VERSION,
@@ -138,6 +139,7 @@ def _is_news_of_a_call(launch: Launch, pod: PodFacts) -> bool:
     return launch.ref is None and launch.deletion is not None and launch.deletion.seen != pod.ref
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class SupersededPods:
     """
     Carries out what becomes of pods that are not the pod of a current launch. None of this changes a task.
@@ -145,26 +147,16 @@ class SupersededPods:
     Pods whose launch is not known here, or not followed any more, are kept until rows say whose they are.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: LaunchRegistry,
-        commands: PodCommands,
-        deletion: PodDeletion,
-        job_id: int | None,
-        isolation: Isolation,
-        clock: Callable[[], float],
-    ) -> None:
-        self._registry = registry
-        self._commands = commands
-        self._deletion = deletion
-        self._job_id = job_id
-        self._isolation = isolation
-        self._clock = clock
-        self._unfollowed: dict[str, tuple[PodFacts, float]] = {}
-        """Each with the time of the next look at its row."""
-        self._created: dict[str, PodFacts] = {}
-        """Pods with another scheduler's label, of launches that this one has let go of, by UID."""
+    _registry: LaunchRegistry
+    _commands: PodCommands
+    _deletion: PodDeletion
+    _job_id: int | None
+    _isolation: Isolation
+    _clock: Callable[[], float]
+    _unfollowed: dict[str, tuple[PodFacts, float]] = field(factory=dict, init=False)
+    """Each with the time of the next look at its row."""
+    _created: dict[str, PodFacts] = field(factory=dict, init=False)
+    """Pods with another scheduler's label, of launches that this one has let go of, by UID."""
 
     def heard(self, news: News, pod: PodFacts) -> Launch | None:
         """Do what follows from news of a pod; return its launch if that is the current one again."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
+from attrs import define, field
 
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
@@ -24,6 +25,7 @@ server has asked for. A call that is sent takes a fraction of a second.
 """
 
 
+@define(kw_only=True, eq=False, repr=False, slots=False)
 class QueuedTimeout:
     """
     Begins the time in the queue anew for task instances that wait, but not because of their pods.
@@ -32,32 +34,22 @@ class QueuedTimeout:
     and fails it in the end. The official limit is meant for a pod that does not start. The timeout is not
     meant for a launch that waits on purpose, for a pod that waits for its turn behind a scheduling gate, or
     for an API server that is away: pods can be neither created nor scheduled then.
-
-    :param timeout: seconds
-    :param gate_timeout: seconds, from when a task instance was scheduled, in which its pod may wait behind a
-        scheduling gate
     """
 
-    def __init__(
-        self,
-        timeout: float,
-        gate_timeout: float,
-        *,
-        registry: LaunchRegistry,
-        commands: PodCommands,
-        isolation: Isolation,
-        job_id: int | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._interval = timeout / 3
-        self._gate_timeout = timedelta(seconds=gate_timeout)
-        self._registry = registry
-        self._commands = commands
-        self._isolation = isolation
-        self._job_id = job_id
-        self._clock = clock
-        self._next = clock() + self._interval
-        self._was_away = False
+    _timeout: float
+    """Seconds."""
+    _gate_timeout: float
+    """Seconds, from when a task instance was scheduled, in which its pod may wait behind a scheduling
+    gate."""
+    _registry: LaunchRegistry
+    _commands: PodCommands
+    _isolation: Isolation
+    _job_id: int | None
+    _clock: Callable[[], float]
+    _was_away: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._next = self._clock() + self._timeout / 3
 
     def tick(self, orphans: Iterable[Orphan]) -> None:
         """
@@ -75,7 +67,7 @@ class QueuedTimeout:
                 launch.was_held = True
             ti_ids |= self._not_started()
         self._isolation.batch("hold-off", ti_ids, self._begin_anew)
-        self._next, self._was_away = now + self._interval, is_away
+        self._next, self._was_away = now + self._timeout / 3, is_away
 
     def _begin_anew(self, ti_ids: Sequence[str]) -> None:
         with create_session(scoped=False) as session:
@@ -101,7 +93,7 @@ class QueuedTimeout:
         if not gated:
             return set()
         with create_session(scoped=False) as session:
-            since = datetime.now(UTC) - self._gate_timeout
+            since = datetime.now(UTC) - timedelta(seconds=self._gate_timeout)
             held = task_instances.read_scheduled_since(since, gated.keys(), session=session)
         for ti_id in held:
             gated[ti_id].was_held = True
