@@ -34,15 +34,16 @@ def _argument(*flags: str, **options: Any) -> Arg:
     return Arg(flags, **options)  # type: ignore[no-untyped-call]
 
 
+def _command(name: str, *args: Arg, **texts: Any) -> ActionCommand:
+    function = lazy_load_command(f"{_COMMANDS}.{name.replace('-', '_')}")
+    return ActionCommand(name=name, func=function, args=(*args, ARG_VERBOSE), **texts)
+
+
 def _shared(name: str, command: Command, *more: Arg) -> ActionCommand:
     """Describe a shared command for Airflow. ``more`` are options that need Airflow."""
-    return ActionCommand(
-        name=name,
-        help=command.help,
-        description=command.description,
-        epilog=command.epilog,
-        func=lazy_load_command(f"{_COMMANDS}.{name}"),
-        args=(*more, *(_argument(*flags, **options) for flags, options in command.args), ARG_VERBOSE),
+    args = (_argument(*flags, **options) for flags, options in command.args)
+    return _command(
+        name, *more, *args, help=command.help, description=command.description, epilog=command.epilog
     )
 
 
@@ -72,42 +73,39 @@ _COMMANDS_OF_GROUP = (
         ),
         ARG_OUTPUT,
     ),
-    ActionCommand(
-        name="history",
+    _command(
+        "history",
+        ARG_DAG_ID,
+        _argument("run_id", help="The id of the Dag run"),
+        ARG_TASK_ID,
+        _argument("--map-index", type=int, help="only this mapped task instance. Default: each"),
+        _argument("--try", dest="try_number", metavar="N", type=int, help="only this try. Default: each"),
+        ARG_OUTPUT,
         help="List the failed launches and infrastructure retries of a task: pods, nodes, reasons, decisions",
         description=(
             "List the worker pods that a task has lost, before it started (phase launch) or while it ran\n"
             "(phase execution), as the ledger in Airflow's audit log has them."
         ),
-        func=lazy_load_command(f"{_COMMANDS}.history"),
-        args=(
-            ARG_DAG_ID,
-            _argument("run_id", help="The id of the Dag run"),
-            ARG_TASK_ID,
-            _argument("--map-index", type=int, help="only this mapped task instance. Default: each"),
-            _argument("--try", dest="try_number", metavar="N", type=int, help="only this try. Default: each"),
-            ARG_OUTPUT,
-            ARG_VERBOSE,
-        ),
     ),
-    ActionCommand(
-        name="report",
+    _command(
+        "report",
+        _argument("--days", type=int, default=7, help="how far to go back, 92 at most. Default: 7"),
+        _argument("--dag", metavar="DAG_ID", help="only failures of this Dag"),
+        ARG_OUTPUT,
         help="Count the worker pods that were lost, by cause, node and Dag, and what became of them",
         description=(
             "Count the worker pods that tasks have lost, before they started and while they ran, as the\n"
             'page "Infrastructure failures" does: how many were launched again at no cost, what became of\n'
             "these, how often a budget had run out, and which causes, nodes and Dags they were."
         ),
-        func=lazy_load_command(f"{_COMMANDS}.report"),
-        args=(
-            _argument("--days", type=int, default=7, help="how far to go back, 92 at most. Default: 7"),
-            _argument("--dag", metavar="DAG_ID", help="only failures of this Dag"),
-            ARG_OUTPUT,
-            ARG_VERBOSE,
-        ),
     ),
-    ActionCommand(
-        name="generate-dag-yaml",
+    _command(
+        "generate-dag-yaml",
+        ARG_DAG_ID,
+        ARG_LOGICAL_DATE,
+        ARG_BUNDLE_NAME,
+        ARG_OUTPUT_PATH,
+        _argument("--team", help="the team whose executors and configuration launch them"),
         help="Write the pod of each task of a Dag to a file, as this executor would launch it",
         description=(
             "Write a file for each task of a Dag: its pod as this executor would launch it first, also with\n"
@@ -119,18 +117,24 @@ _COMMANDS_OF_GROUP = (
             "exit codes:\n  0  the files are written; tasks of other executors are left out, and named\n"
             "  2  there is no file; the reason is on stderr\n"
         ),
-        func=lazy_load_command(f"{_COMMANDS}.generate_dag_yaml"),
-        args=(
-            ARG_DAG_ID,
-            ARG_LOGICAL_DATE,
-            ARG_BUNDLE_NAME,
-            ARG_OUTPUT_PATH,
-            _argument("--team", help="the team whose executors and configuration launch them"),
-            ARG_VERBOSE,
-        ),
     ),
-    ActionCommand(
-        name="build-provider-wheel",
+    _command(
+        "build-provider-wheel",
+        _argument(
+            "--from",
+            dest="official",
+            metavar="WHEEL",
+            required=True,
+            help="the official wheel, as in the package index:\n"
+            "pip download --no-deps apache-airflow-providers-cncf-kubernetes==VERSION",
+        ),
+        _argument(
+            "--output",
+            dest="folder",
+            metavar="DIR",
+            default=".",
+            help="where to put the new one. Default: .",
+        ),
         help="Make a wheel of the official provider in which KubernetesExecutor is this executor",
         description=(
             "Make a wheel of the official provider with this executor in the place of the official one, so\n"
@@ -140,25 +144,6 @@ _COMMANDS_OF_GROUP = (
         epilog=(
             "exit codes:\n  0  the wheel is made; its path is on stdout\n"
             "  2  it is not; the reason is on stderr\n"
-        ),
-        func=lazy_load_command(f"{_COMMANDS}.build_provider_wheel"),
-        args=(
-            _argument(
-                "--from",
-                dest="official",
-                metavar="WHEEL",
-                required=True,
-                help="the official wheel, as in the package index:\n"
-                "pip download --no-deps apache-airflow-providers-cncf-kubernetes==VERSION",
-            ),
-            _argument(
-                "--output",
-                dest="folder",
-                metavar="DIR",
-                default=".",
-                help="where to put the new one. Default: .",
-            ),
-            ARG_VERBOSE,
         ),
     ),
 )
