@@ -135,5 +135,5 @@ def test_reports_are_handed_over_while_the_database_does_not_answer(harness, ti,
     def away(*args, **kwargs):
         raise DatabaseAwayError
 
-    monkeypatch.setattr(task_instances, "read_unfinished", away)
+    monkeypatch.setattr(task_instances, "read_by_key", away)
     assert [state for state, _ in harness.events().values()] == ["failed"]

@@ -28,7 +28,7 @@ def test_a_guess_while_the_database_does_not_answer_us_does_not_end_the_schedule
     harness = start(**config)
     ti = queued_ti()
     harness.set_state(ti, "running", hostname="somewhere")
-    with database_away(task_instances, "read_rows", "read_ids"):
+    with database_away(task_instances, "read_by_key"):
         heartbeat_timeout(harness, ti)
 
 

@@ -14,7 +14,6 @@ from contextlib import suppress
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
-from airflow.utils.state import TaskInstanceState
 from attrs import define
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
@@ -27,7 +26,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Standing, standing
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import is_running
 
 log = logging.getLogger(__name__)
 
@@ -111,15 +110,12 @@ class RunningWorkers:
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
         """
         with create_session(scoped=False) as session:
-            ti_ids = task_instances.read_ids(keys, session=session)
-            rows = task_instances.read_rows(set(ti_ids.values()), session=session)
+            rows = task_instances.read_by_key(keys, session=session)
         running = [
-            Orphan(key, ti_id, row.state, row.hostname, row.queued_by_job_id)
-            for key, ti_id in ti_ids.items()
-            if (row := rows.get(ti_id)) and row.state == TaskInstanceState.RUNNING
+            Orphan(row.key, row.ti_id, row.state, row.hostname, row.queued_by_job_id)
+            for row in rows.values()
             # Whose it is counts: another scheduler follows the others.
-            if standing(row, key, job_id=self._job_id) is Standing.RUNNING
-            if row.queued_by_job_id is not None
+            if is_running(row) and row.queued_by_job_id is not None and row.queued_by_job_id == self._job_id
         ]
         kept = self._policies.with_budget({orphan.ti_id for orphan in running})
         return [orphan for orphan in running if orphan.ti_id in kept]

@@ -178,8 +178,8 @@ class Recorder:
 
         The commit had no answer, or what follows it has failed.
         """
-        ti_ids = task_instances.read_ids({launch.key for launch in gone}, session=session)
-        histories = ledger.read_histories(ti_ids, session=session)
+        rows = task_instances.read_by_key({launch.key for launch in gone}, session=session)
+        histories = ledger.read_histories({row.key: row.ti_id for row in rows.values()}, session=session)
         return [
             _settled(launch, entry, _failure_of(launch))
             for launch in gone

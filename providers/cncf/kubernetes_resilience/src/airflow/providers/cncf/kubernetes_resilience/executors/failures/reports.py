@@ -25,6 +25,9 @@ REPORT_TIMEOUT = 300.0
 """Seconds for which a report is made again. Airflow's own limits end its task afterwards."""
 
 
+_UNFINISHED = (TaskInstanceState.QUEUED, TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING)
+
+
 class _Taken(NamedTuple):
     """A report that the scheduler has taken."""
 
@@ -80,7 +83,9 @@ class Reports:
 
     def _read_states(self, keys: Sequence[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, str | None]]:
         with create_session(scoped=False) as session:
-            return list(task_instances.read_unfinished(keys, self._job_id, session=session).items())
+            rows = task_instances.read_by_key(keys, session=session).values()
+        own = (row for row in rows if row.queued_by_job_id == self._job_id)
+        return [(row.key, row.state) for row in own if row.state in _UNFINISHED]
 
     def _read_restarting(self) -> list[tuple[TaskInstanceKey, str | None]]:
         with create_session(scoped=False) as session:

@@ -82,7 +82,9 @@ def read_snapshots(tries: Collection[Try], *, session: Session) -> dict[Try, Tas
     """
     rows = read_rows({ti_id for _, ti_id in tries if ti_id}, session=session)
     gone = {key for key, ti_id in tries if key and ti_id not in rows}
-    restarting = _read_restarting(gone, session)
+    # Airflow has given those another UUID already that were cleared while they ran.
+    others = read_by_key(gone, session=session)
+    restarting = {key: row for key, row in others.items() if row.state == TaskInstanceState.RESTARTING}
     tasks = {}
     for key, ti_id in tries:
         row = rows.get(ti_id or "")
@@ -113,10 +115,12 @@ def read_over(tasks: Mapping[Try, TaskSnapshot], *, session: Session) -> set[Try
     }
 
 
-def read_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, str]:
-    """Return the present UUIDs of the task instances that are in these tries."""
-    found = _by_key(TaskInstance, (TaskInstance.id,), keys, session)
-    return {key: str(ti_id) for key, (ti_id,) in found.items()}
+def read_by_key(
+    keys: Collection[TaskInstanceKey], *, session: Session
+) -> dict[TaskInstanceKey | None, TaskInstanceRow]:
+    """Read the task instances that are in these tries, whatever their UUIDs are, with one query."""
+    found = _by_key(TaskInstance, _ROW_COLUMNS, keys, session)
+    return {key: _row(values) for key, values in found.items()}
 
 
 def read_all_restarting(job_id: int | None, *, session: Session) -> list[TaskInstanceKey]:
@@ -124,16 +128,6 @@ def read_all_restarting(job_id: int | None, *, session: Session) -> list[TaskIns
     is_restarting = TaskInstance.state == TaskInstanceState.RESTARTING
     query = select(*_KEY_COLUMNS).where(is_restarting, TaskInstance.queued_by_job_id == job_id)
     return [TaskInstanceKey(*row) for row in session.execute(query)]
-
-
-def read_unfinished(
-    keys: Collection[TaskInstanceKey], job_id: int | None, *, session: Session
-) -> dict[TaskInstanceKey, str]:
-    """Return the states of the tries that a scheduler has, and that are queued, run or restart."""
-    states = (TaskInstanceState.QUEUED, TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING)
-    conditions = (TaskInstance.state.in_(states), TaskInstance.queued_by_job_id == job_id)
-    found = _by_key(TaskInstance, (TaskInstance.state,), keys, session, *conditions)
-    return {key: state for key, (state,) in found.items()}
 
 
 def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, str]:
@@ -290,19 +284,6 @@ def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str,
         query = with_row_locks(query, session=session, of=TaskInstance, skip_locked=True)
     rows = map(_row, session.execute(query))
     return {row.ti_id: row for row in rows}
-
-
-def _read_restarting(
-    keys: Collection[TaskInstanceKey], session: Session
-) -> dict[TaskInstanceKey | None, TaskInstanceRow]:
-    """
-    Return the rows of tries that were cleared while they ran, and wait for the end of their worker.
-
-    Airflow has given their task instances another UUID already, so that they are known by their keys only.
-    """
-    is_restarting = TaskInstance.state == TaskInstanceState.RESTARTING
-    found = _by_key(TaskInstance, _ROW_COLUMNS, keys, session, is_restarting)
-    return {key: _row(values) for key, values in found.items()}
 
 
 def _row(values: Sequence[Any]) -> TaskInstanceRow:
