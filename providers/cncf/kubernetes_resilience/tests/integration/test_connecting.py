@@ -79,7 +79,7 @@ def test_a_credential_plugin_is_run_once_however_many_namespaces_there_are(
     assert plugin.runs == 1
     assert wait_synced(runtime)
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
-    assert inbox.of(PodCreated).ref.name == "a"
+    assert inbox.of(PodCreated).facts.ref.name == "a"
 
 
 def test_a_plugin_that_does_not_end_is_named(make_runtime: Make, monkeypatch: pytest.MonkeyPatch) -> None:

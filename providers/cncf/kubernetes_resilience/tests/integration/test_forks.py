@@ -175,7 +175,7 @@ def test_nothing_that_a_forked_process_does_reaches_our_connections(
     with forked(close_everything):
         pass
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
-    ref = inbox.of(PodCreated).ref
+    ref = inbox.of(PodCreated).facts.ref
     server.compact()
     assert ref.name == "a"
     assert proxy.open_watches == 1

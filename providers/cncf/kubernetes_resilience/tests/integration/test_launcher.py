@@ -40,7 +40,7 @@ def verb(*names: str) -> Callable[[Any], bool]:
 def test_create_is_answered_and_observed(runtime: KubernetesRuntime, inbox: Any, pod: Pod) -> None:
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
     messages = {type(message): message for message in (inbox.next(), inbox.next())}
-    assert messages[PodCreated].ref == messages[PodObservation].facts.ref
+    assert messages[PodCreated].facts.ref == messages[PodObservation].facts.ref
     assert messages[PodCreated].launch_id == "launch-1"
 
 
@@ -58,7 +58,7 @@ def test_create_applied_but_answered_too_late(
         loop.time = lambda: now() + DEFAULT_REQUEST_TIMEOUT  # type: ignore[method-assign]
 
     runtime.call(advance(), WAIT)
-    assert inbox.of(PodCreated).ref.uid == kubelet.read("a")["metadata"]["uid"]
+    assert inbox.of(PodCreated).facts.ref.uid == kubelet.read("a")["metadata"]["uid"]
 
 
 def test_create_that_never_arrived(
