@@ -318,6 +318,13 @@ def test_what_cannot_be_taken_in(play, poison, counted, owner, name):
     assert counted == ["intake"]
 
 
+def test_what_can_be_neither_taken_in_nor_reported(play, poison, counted):
+    poison(LaunchRegistry, "hold", play.tis[BAD])
+    play.queue().until_the_end()
+    assert play.reported == {"success": OTHERS}  # Airflow revokes what is queued for too long
+    assert counted == ["intake", "intake"]
+
+
 def test_an_answer_to_a_create_call_that_cannot_be_handled(play, poison, counted):
     play.queue()
     calls = play.harness.runtime.take("create")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor as Official
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
@@ -40,6 +41,23 @@ def test_it_is_postponed_and_completed(launched, successor, cluster, outage):
     assert pod.labels["airflow-worker"] == heir.label
     heir.observe(pod, m.start_error())
     assert heir.row(ti).state == "scheduled"
+
+
+def test_a_next_phase_that_is_refused_fails_whatever_is_found_of_the_earlier_one(
+    harness, queued_ti, successor, cluster, monkeypatch
+):
+    ti = queued_ti()
+    harness.run(ti)
+    heir = successor()
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    cluster.outage = None
+    heir.wait(60)
+    heir.runtime.carry_out("PodSearch")
+    monkeypatch.setattr(Official, "execute_async", lambda self, **workload: 1 / 0)
+    heir.requeue(ti)
+    assert "could not be accepted" in heir.failure()
+    assert heir.ledger(ti) == []
 
 
 def test_the_loop_does_not_wait_for_it(launched, successor, cluster):

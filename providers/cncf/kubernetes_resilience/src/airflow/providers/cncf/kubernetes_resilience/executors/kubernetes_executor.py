@@ -217,12 +217,12 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """Accept a workload; its pod is created in the next :meth:`sync`."""
         parts = self._parts
         try:
+            # A task instance that deferred or was rescheduled comes back under the same key. The pod of its
+            # earlier phase has reported and ends by itself; it is not the current launch any more.
+            parts.adopter.forget(key)
+            parts.deletion.cancel(key)
             super().execute_async(key=key, command=command, queue=queue, executor_config=executor_config)
             for job in _drain(self.task_queue):
-                # A task instance that deferred or was rescheduled comes back under the same key. The pod of
-                # its earlier phase has reported and ends by itself; it is not the current launch any more.
-                parts.adopter.forget(key)
-                parts.deletion.cancel(key)
                 parts.launch_queue.add(job)
         except Exception as error:  # noqa: BLE001 - logged below
             # A coordinator's template may be broken, for example. The failure concerns this task alone. It is
@@ -230,7 +230,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             # call, and the scheduler ignores a report about a task that has a slot.
             self._isolation.gave_up("intake", key, error)
             why = f"Workload could not be accepted: {describe(error)}"
-            parts.launch_queue.fail(Launch(key, str(command[0].ti.id)), why, not_built(why))
+            launch = Launch(key, str(command[0].ti.id))
+            self._isolation.run("intake", parts.launch_queue.fail, launch, why, not_built(why))
         # Upstream's count of attempts is not used, and would grow with every task.
         self.pod_launch_attempts.pop(key, None)
 
