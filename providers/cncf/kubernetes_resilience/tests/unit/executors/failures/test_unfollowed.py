@@ -11,6 +11,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
 from ....support.harness import database_away, statements
@@ -90,14 +91,16 @@ def test_a_silent_worker_in_a_pod_that_lives_has_failed_by_itself(harness, queue
     assert [state for state, _ in harness.events().values()] == ["failed"]
 
 
-def test_launches_that_are_not_made_take_no_statements_of_their_own(harness, queued_ti, session):
+@pytest.mark.parametrize("state", ["failed", "running"])
+def test_launches_that_are_not_made_take_no_statements_of_their_own(harness, queued_ti, session, state):
+    other = make_scheduler_job(session)
     counts = []
     for dag_id, count in (("one", 1), ("many", 20)):
         tis = queued_ti(dag_id, mapped=count)
         for ti in tis:
             harness.queue(ti)
         for ti in tis:
-            harness.set_state(ti, "failed")
+            harness.set_state(ti, state, queued_by_job_id=other)
         with statements(session) as found:
             harness.executor.heartbeat()
         counts.append(len(found))

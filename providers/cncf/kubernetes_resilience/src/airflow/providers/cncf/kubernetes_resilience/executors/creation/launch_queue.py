@@ -41,9 +41,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
     TaskInstanceRow,
     awaits_launch,
-    is_running,
+    standing,
 )
 from airflow_resilience import ledger
 from airflow_resilience.context import (
@@ -81,7 +82,7 @@ class NotLaunched:
     error: Exception | None = None
     """The exception because of which it cannot be handled."""
     runs: bool = False
-    """Whether its task instance runs: another worker has started it."""
+    """Whether another worker has started its task instance, which is this scheduler's."""
 
 
 class _Read(NamedTuple):
@@ -250,7 +251,8 @@ class LaunchQueue:
                 return
         if not awaits_launch(read.row, launch.key, job_id=self._job_id):
             log.info("Not launching %s: it is not queued by this scheduler any more", launch.key)
-            yield NotLaunched(launch, runs=is_running(read.row))
+            runs = standing(read.row, launch.key, job_id=self._job_id) is Standing.RUNNING
+            yield NotLaunched(launch, runs=runs)
         elif waiting.fails:
             yield NotLaunched(launch, waiting.fails, waiting.context)
         elif last and last.decision.action is not Action.RELAUNCH:
