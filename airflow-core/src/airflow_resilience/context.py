@@ -116,7 +116,7 @@ class MetadataKey(StrEnum):
     EXCEPTION = "exception"
     """Type of the exception that ended the task, with its module."""
     STATE = "state"
-    """State that a person has given the task instance; `removed` for a task instance that is gone."""
+    """State that Airflow or a user has set meanwhile; `removed` for a task instance that is gone."""
 
 
 VERSION = 1
