@@ -66,11 +66,11 @@ class LedgerEntry:
     phase: Phase = Phase.LAUNCH
     """Phase of the task, which determines the event of the row."""
     next_ti_id: str | None = None
-    """UUID of a running task instance for its next run; None if there is no next run, or was none before."""
+    """New UUID of a task instance that was running, and runs again; else None."""
     dependency: Dependency | None = None
     """Dependency that was not available to the launch; None if the cause names no shared dependency."""
     away_since: datetime | None = None
-    """Begin of that dependency's outage, with a time zone; None if no outage was known."""
+    """Start of that dependency's outage, with a time zone; None if no outage was known."""
     node_is_suspect: bool = False
     """Whether the node is suspect from this failure on: all launches prefer other nodes."""
 

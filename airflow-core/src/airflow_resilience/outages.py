@@ -90,7 +90,7 @@ class OutageState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutageLimits:
-    """Limits for the begin of an outage and for the hold of launches."""
+    """Limits from which an outage is assumed, and to which launches are held."""
 
     threshold: int
     """Number of failed task instances (of ``airflow-api``: Dags) that opens an outage; 0 for never."""

@@ -81,7 +81,7 @@ class _RowsOfTaskInstances:
 
 
 class _RowsOfTries:
-    """The XComs under our keys of Airflow 3.4."""
+    """The XComs of Airflow 3.4 under our keys."""
 
     def __init__(self) -> None:
         self._model: Any = xcom.XComModelV2

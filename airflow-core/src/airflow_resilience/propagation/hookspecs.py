@@ -62,7 +62,7 @@ def on_task_instance_relaunched(
 @hookspec
 def on_outage_opened(dependency: str, execution_context: ExecutionContext) -> None:
     """
-    Handle the begin of an outage: launches that need the dependency are held.
+    Handle the start of an outage: launches that need the dependency are held.
 
     Called in each scheduler that notices the outage, again for each further outage.
 

@@ -99,7 +99,7 @@ class FailureObserver:
         """
         Return why the task has failed. The first call stores the context.
 
-        :param error: the exception that has ended the task; None for none
+        :param error: the exception that has ended the task; None if Airflow knows of no exception
         """
         if self._failure is None or self._failure[0] is not error:
             self._failure = error, self._find_context(error)

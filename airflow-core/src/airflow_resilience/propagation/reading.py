@@ -57,7 +57,7 @@ def explain(ti: RuntimeTaskInstance, error: BaseException | None) -> ExecutionCo
     """
     Return why the task of this process has failed. The first call stores the context.
 
-    :param error: the exception that has ended the task; None for none
+    :param error: the exception that has ended the task; None if Airflow knows of no exception
     """
     if not (observer := observer_of(ti)):
         # The task has failed before its start, with an error in a template for example.

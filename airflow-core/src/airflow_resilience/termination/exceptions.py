@@ -47,7 +47,7 @@ def explain(error: BaseException | None, *, mask: Callable[[str], str] = str) ->
     """
     Return the context of an exception that has ended a task, in its worker.
 
-    :param error: None for none
+    :param error: None if Airflow knows of no exception
     :param mask: masks secrets in the message, before the message is cut: the beginning of a secret is secret
         too
     """

@@ -26,7 +26,7 @@ class PodCreated:
 
     launch_id: str
     facts: PodFacts
-    """As it is now, if it was looked for; of one that has been created just now, its metadata only."""
+    """Of a new pod only its metadata; of a pod that was looked for, all facts."""
 
 
 @dataclass(frozen=True, slots=True)

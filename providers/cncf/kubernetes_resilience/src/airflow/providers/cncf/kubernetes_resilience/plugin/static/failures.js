@@ -174,7 +174,7 @@ function chart(summary) {
           labels.map((label) => make("span", {}, label))))));
 }
 
-/** Return the labels below the bars: some of the begins of days, or the hours of a single day. */
+/** Return the labels below the bars: some of the days, where they begin, or the hours of a single day. */
 function ticks(buckets) {
   const name = days() === "1" ? clock : day;
   const names = buckets.map((bucket) => name(bucket.begins));

@@ -39,8 +39,8 @@ _MAY_PASS = (
     *("an error on the server ", "the server ", "etcdserver: ", "context deadline exceeded"),
 )
 """
-Begins of the API server's messages about a forbidden pod if the pod is not the reason: a missing permission,
-a service account that is not there yet, a plug-in that does not know enough.
+Beginnings of the API server's messages about a forbidden pod if the pod is not the reason: a missing
+permission, a service account that is not there yet, a plug-in that does not know enough.
 
 .. seealso:: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
 """

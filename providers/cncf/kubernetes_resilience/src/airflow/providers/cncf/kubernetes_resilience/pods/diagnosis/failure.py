@@ -138,7 +138,7 @@ class PodFailure:
 
     @property
     def disruption(self) -> ConditionFacts | None:
-        """The condition that somebody is about to terminate the pod, and not for its own sake."""
+        """The condition :data:`DISRUPTION_TARGET`, or :data:`KUEUE_TARGET`, if its status is ``True``."""
         return _find_disruption(self.facts)
 
     @property

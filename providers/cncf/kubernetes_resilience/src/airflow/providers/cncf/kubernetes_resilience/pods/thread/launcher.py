@@ -300,7 +300,7 @@ class Launcher:
         scheduler_label: str | None,
     ) -> PodFacts | PodNotDeleted | None:
         """
-        Delete a pod at a version at which it has not started, and has no other label, if that matters.
+        Delete a pod that has not started, and has the scheduler's label, if given; else say so.
 
         The attempts are not limited. Each one is made at a version at which the pod has not started.
         """

@@ -46,7 +46,7 @@ def pod_reason(*reasons: str) -> Predicate:
 
 
 def of_container(holds: Callable[[ContainerFacts], bool]) -> Predicate:
-    """Return whether a container decides, and that holds of it."""
+    """Apply a condition to the deciding container. Without a deciding container, the predicate is false."""
     return lambda failure: failure.container is not None and holds(failure.container)
 
 
