@@ -13,7 +13,7 @@ from sqlalchemy import event, func, select, update
 from airflow_resilience import ledger
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import Action, Decision
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, HeldLaunch, LedgerEntry
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT, HeldLaunch, LedgerEntry
 from airflow_resilience.ledger_queries import (
     RecordedOutage,
     read_failures,
@@ -206,6 +206,8 @@ def test_everything_about_one_task_instance(queued_ti, fail, session):
     ti, other = queued_ti(mapped=2)
     fail(other, "other")
     entry = fail(ti, "a")
+    held = HeldLaunch(ti_id=str(ti.id), dependency=HUB, away_since=NOON)
+    ledger.record_held([(ti.key, held)], session=session)
     for told in ("running", "awaiting_input", "cli_task_run"):
         session.add(Log(event=told, task_instance=ti.key))
     ti.state, ti.hostname, ti.start_date = "running", "pod-b", NOON
@@ -213,6 +215,7 @@ def test_everything_about_one_task_instance(queued_ti, fail, session):
     found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, limit=10, session=session)
     assert [(item.event, item.content) for item in found.events] == [
         (LAUNCH_FAILURE_EVENT, entry),
+        (LAUNCH_HELD_EVENT, held),
         ("running", None),
         ("awaiting_input", None),
     ]

@@ -132,6 +132,17 @@ def test_every_failure_is_in_one_of_few_buckets(days):
     assert all(left.ends == right.begins for left, right in zip(told.buckets, told.buckets[1:], strict=False))
 
 
+def test_a_day_has_buckets_of_half_an_hour():
+    buckets = summary(since=NOON - DAY, until=NOON).buckets
+    assert (len(buckets), buckets[0].ends - buckets[0].begins) == (MOST_BUCKETS, timedelta(minutes=30))
+
+
+def test_a_node_was_suspected_last_at_its_latest_failure():
+    suspect = lost(node="a", node_is_suspect=True)
+    early, late = failure(1, suspect), failure(2, suspect, task="other", at=NOON + timedelta(hours=1))
+    assert summary(late, early).nodes == [count("a", 2, 0, suspected=late.at)]
+
+
 def test_a_time_that_was_cut_begins_with_what_was_found():
     told = summary(failure(2, at=NOON), failure(1, at=NOON - timedelta(hours=1)), is_cut=True)
     assert (told.since, told.is_cut) == (NOON - timedelta(hours=1), True)
