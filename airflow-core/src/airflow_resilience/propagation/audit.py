@@ -72,8 +72,8 @@ def record_unlaunched(key: TaskInstanceKey, context: ExecutionContext) -> None:
         queued = select(TaskInstance.id).where(
             *is_try(TaskInstance, key), TaskInstance.state == TaskInstanceState.QUEUED
         )
-        # The lock keeps other schedulers from removing or launching the row. The scheduler's loop does not
-        # wait for a locked row: the reason is then not stored.
+        # The lock keeps the row from removal, and the task from a launch by another scheduler. The
+        # scheduler's loop does not wait for a locked row: the reason is then not stored.
         ti_id = session.scalar(with_row_locks(queued, session=session, of=TaskInstance, skip_locked=True))
         if ti_id is None:
             return
