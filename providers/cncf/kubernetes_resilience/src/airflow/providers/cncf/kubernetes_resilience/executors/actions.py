@@ -83,9 +83,6 @@ class Actions(LoggingMixin):
     _isolation: Isolation
     _job_id: int | None
 
-    def __attrs_post_init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
     def act(self, settled: Settled) -> None:
         """
         Act on what was settled about a launch.

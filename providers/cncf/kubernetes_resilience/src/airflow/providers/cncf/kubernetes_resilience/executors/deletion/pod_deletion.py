@@ -83,7 +83,7 @@ class PodDeletion:
 
     _commands: PodCommands
     _registry: LaunchRegistry
-    _config: KubeConfig = field(alias="kube_config")
+    _kube_config: KubeConfig
     _clock: Callable[[], float]
     _ended: dict[PodRef, tuple[float, Command]] = field(factory=dict, init=False)
 
@@ -98,7 +98,9 @@ class PodDeletion:
         """
         failed = failed or pod.phase == "Failed" or pod.has_lost_worker
         command: Command = StopAndKeepPod(pod.ref) if pod.lingers else MarkPodDone(pod.ref)
-        if self._config.delete_worker_pods and (not failed or self._config.delete_worker_pods_on_failure):
+        if self._kube_config.delete_worker_pods and (
+            not failed or self._kube_config.delete_worker_pods_on_failure
+        ):
             command = CleanUpPod(pod.ref)
         self._ended.setdefault(pod.ref, (self._clock(), command))
 
