@@ -143,7 +143,12 @@ class Run:
     # ------------------------------------------------------------------ what happened
 
     def outcomes(self) -> dict[TaskId, Outcome]:
-        """Return what has become of each task instance so far."""
+        """
+        Return what has become of each task instance so far.
+
+        The states are read first: of a task instance that has ended, all the rest is there by then.
+        """
+        task_instances = self._task_instances()
         pods = Counter(TaskId(entry.task_id, entry.map_index) for entry in self.all_pods())
         code = Counter(self.records.code.read())
         ledger = Counter((task, event) for task, event, _ in self._audit_log())
@@ -159,7 +164,7 @@ class Run:
                 execution_failures=ledger[key, EXECUTION_FAILURE_EVENT],
                 callbacks=code[self._code_name(key), CALLBACK],
             )
-            for key, state, try_number, max_tries in self._task_instances()
+            for key, state, try_number, max_tries in task_instances
         }
 
     def by_task(self) -> dict[str, Outcome]:

@@ -8,16 +8,20 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
+from unittest.mock import create_autospec
 
 import pytest
 import yaml
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import StaticPool
 
 from cluster_lab.faults.plan import Fault
 from demo import lost_pods
 from demo.display import Row
 from demo.lost_pods import CONTROL, IN_TWO_PARTS, UNKNOWN, row_of
 from demo.storm import AWAY_FOR
-from testbed.records import Outcome
+from testbed.code_journal import JsonLines, code_name
+from testbed.records import Outcome, Records, Run
 
 README = Path(__file__).parents[3] / "README.md"
 PLAN = Path(lost_pods.__file__).with_name("faults.yaml")
@@ -56,6 +60,33 @@ def test_a_task_has_to_lose_what_it_should() -> None:
     assert not row_of(CONTROL, None, OUTCOME, []).as_expected
     assert not row_of("evicted", Fault.EVICTED, OUTCOME, []).as_expected
     assert not row_of("evicted", Fault.EVICTED, UNKNOWN, []).as_expected
+
+
+def test_a_task_that_ends_while_it_is_read_has_not_ended_without_its_code(tmp_path: Path) -> None:
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE log (id, dag_id, run_id, task_id, map_index, event, extra)"))
+        connection.execute(
+            text(
+                "CREATE TABLE task_instance AS SELECT 'lost_pods' AS dag_id, 'manual' AS run_id, 'evicted' AS"
+                " task_id, -1 AS map_index, 'running' AS state, 1 AS try_number, 0 AS max_tries"
+            )
+        )
+    steps = ["begun"]
+
+    def read() -> list[tuple[str, str]]:
+        """Read the journal of the code, which ends after that, and its task too."""
+        found = [(code_name("lost_pods", "manual", "evicted", -1), step) for step in steps]
+        steps.append("ended")
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE task_instance SET state = 'success'"))
+        return found
+
+    journal = create_autospec(JsonLines, instance=True)
+    journal.read.side_effect = read
+    run = Run(Records(engine, [], journal, tmp_path), "lost_pods", "manual")
+    first, second = run.outcome("evicted"), run.outcome("evicted")
+    assert (first.works, second.has_ended, second.ended) == (True, True, 1)
 
 
 def test_readme_counts_the_faults_that_the_demo_plays():
