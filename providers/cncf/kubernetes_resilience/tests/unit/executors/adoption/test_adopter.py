@@ -153,3 +153,11 @@ def test_the_adoption_that_was_rolled_back_decides_nothing(launched, successor):
     heir.wait(1)
     heir.wait(1)
     assert (heir.row(ti).state, len(heir.ledger(ti))) == ("scheduled", 1)
+
+
+def test_pods_are_adopted_in_the_order_of_the_offer(harness, queued_ti, successor):
+    pods = {ti: harness.launch(ti) for ti in queued_ti(mapped=2)}
+    heir = successor()
+    heir.offer(*reversed(pods))
+    heir.executor.sync()
+    assert [ref.uid for ref, _ in heir.runtime.take("adopt")] == [pod.uid for pod in reversed(pods.values())]

@@ -298,9 +298,11 @@ class Adopter:
         """
         Read task instances that are offered, by their UUIDs.
 
-        :return: None for one that no scheduler has queued; without those that cannot be read
+        :return: None for one that no scheduler has queued; without those that cannot be read; in the order
+            of the offer, whatever that of the database is
         """
-        rows = self._isolation.batch("adopt", ti_ids, self._read_rows)
+        read = {row.ti_id: row for row in self._isolation.batch("adopt", ti_ids, self._read_rows)}
+        rows = [read[ti_id] for ti_id in ti_ids if ti_id in read]
         restarting = {row.key for row in rows if row.state == TaskInstanceState.RESTARTING}
         queued = [row.key for row in rows if row.state == TaskInstanceState.QUEUED]
         with create_session(scoped=False) as session:
