@@ -30,7 +30,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures import judg
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import (
-    News,
+    PodUpdate,
     SupersededPods,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
@@ -266,12 +266,12 @@ def go_on_with_what_was_overtaken(patch):
 
 @found_by(standstill_histories.test_another_has_adopted_what_was_taken_back_before_it_was_found, "I1")
 def delete_what_was_created_without_an_answer(patch):
-    """Delete the pod of a creation whose launch was let go of, whoever has adopted it."""
+    """Delete the pod of a creation whose launch was released, whoever has adopted it."""
 
     def delete(self, message):
         pod = message.facts or PodFacts(message.ref, {}, {LAUNCH_ID_ANNOTATION: message.launch_id})
         labels = {**pod.labels, SCHEDULER_LABEL: self._commands.own_label}
-        self.heard(News.CREATED, replace(pod, labels=labels))
+        self.heard(PodUpdate.CREATED, replace(pod, labels=labels))
 
     patch.setattr(StaleEventFilter, "_created_in_vain", delete)
 
@@ -565,7 +565,7 @@ def charge_what_is_free(patch):
 
 @found_by(outage_histories.test_a_registry_stays_away, "I5")
 def hold_for_ever(patch):
-    patch.setattr(outages.Outages, "_let_go", lambda *args: None)
+    patch.setattr(outages.Outages, "_release_held", lambda *args: None)
 
 
 @found_by(outage_histories.test_what_is_held_is_cleared, "I5")

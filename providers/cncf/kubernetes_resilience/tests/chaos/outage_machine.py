@@ -4,7 +4,7 @@
 The executor's promises while a registry goes and comes, beside everything that befalls launches.
 
 What is lost to a registry that is known to be away costs no budget (I3, I4), nothing is held for longer than
-is configured, and what is cleared while it is held is let go of within ten seconds (I5).
+is configured, and what is cleared while it is held is released within ten seconds (I5).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes_resilience.executors import assembly, kubernetes_executor
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import WaitBudget
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
@@ -247,7 +247,7 @@ class Scheduler:
         try:
             executor = kubernetes_executor.KubernetesExecutor()
             executor._clock = self.world.clock
-            executor._patience = Patience()  # of a process of its own
+            executor._wait_budget = WaitBudget()  # of a process of its own
             executor.job_id = self.job_id
             executor.start()
         finally:

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Pods of launches that their scheduler has let go of, and that come late or get another label."""
+"""Pods of launches that their scheduler has released, and that come late or get another label."""
 
 from __future__ import annotations
 

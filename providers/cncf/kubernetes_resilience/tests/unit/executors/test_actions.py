@@ -50,7 +50,7 @@ def reported(harness):
     return {key.map_index: state for key, (state, _) in harness.events().items()}
 
 
-def test_what_is_not_launched_is_let_go_of_and_only_what_has_failed_is_reported(harness, not_launched):
+def test_what_is_not_launched_is_released_and_only_what_has_failed_is_reported(harness, not_launched):
     harness.executor.heartbeat()
     assert (held(harness, not_launched), reported(harness)) == ([], {0: "failed"})
     assert harness.row(not_launched[3]).state == "scheduled"
@@ -66,7 +66,7 @@ def test_a_failure_that_cannot_be_stored_keeps_no_other_launch(harness, not_laun
 
 
 @pytest.mark.parametrize("odd", [1, 2])
-def test_one_that_cannot_be_let_go_of_keeps_no_other(harness, not_launched, monkeypatch, odd):
+def test_one_that_cannot_be_released_keeps_no_other(harness, not_launched, monkeypatch, odd):
     retract = Slots.retract
 
     def fail(self, key):

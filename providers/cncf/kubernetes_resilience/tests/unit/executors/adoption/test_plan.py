@@ -261,8 +261,8 @@ def test_odd_pod_is_left_out_and_the_plan_says_whose_it_is() -> None:
         replace(pod("y"), annotations=Odd(uuid="ti-2")),
     )
     found = plan_adoption({KEY: orphan()}, [nobody, ours, pod("a")])
-    assert (found.current[KEY].ref.name, found.odd) == ("a", {None, "ti-2"})
-    assert plan_adoption({KEY: orphan()}, [pod("a")]).odd == set()
+    assert (found.current[KEY].ref.name, found.unreadable) == ("a", {None, "ti-2"})
+    assert plan_adoption({KEY: orphan()}, [pod("a")]).unreadable == set()
 
 
 class Odd(dict[str, str]):

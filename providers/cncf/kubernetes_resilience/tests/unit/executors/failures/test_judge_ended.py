@@ -147,7 +147,7 @@ def test_scheduler_that_queued_it_does_not_matter_once_the_worker_has_reported(
 
 
 @pytest.mark.parametrize("failure", [None, FAILED])
-def test_what_runs_and_is_another_schedulers_is_let_go(failure: PodFailure | None) -> None:
+def test_what_runs_and_is_another_schedulers_is_released(failure: PodFailure | None) -> None:
     release = Release("scheduler job 8 has it", leaves_pod=True)
     assert assessed(failure, row("running", job_id=OTHER_JOB)) == release
 

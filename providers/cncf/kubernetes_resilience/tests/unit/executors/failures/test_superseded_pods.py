@@ -10,7 +10,7 @@ import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import (
-    News,
+    PodUpdate,
     Step,
     judge_superseded,
 )
@@ -59,9 +59,11 @@ REPLACEMENTS = {
 }
 
 
-def judge(news: News, pod: str, launch: str, replacement: str = "no other", label: str = "ours") -> Step:
+def judge(
+    update: PodUpdate, pod: str, launch: str, replacement: str = "no other", label: str = "ours"
+) -> Step:
     return judge_superseded(
-        news, PODS[pod], LAUNCHES[launch], REPLACEMENTS[replacement], is_labelled=label == "ours"
+        update, PODS[pod], LAUNCHES[launch], REPLACEMENTS[replacement], is_labelled=label == "ours"
     )
 
 
@@ -69,70 +71,70 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
     ("heard", "step"),
     [
         # The pod is gone, or another scheduler has labelled it.
-        ((News.LEFT, "running", "given up"), Step.CONFIRM),
-        ((News.LEFT, "failed", "given up"), Step.FORGET),
-        ((News.LEFT, "running", "unknown"), Step.FORGET),
+        ((PodUpdate.LEFT, "running", "given up"), Step.CONFIRM),
+        ((PodUpdate.LEFT, "failed", "given up"), Step.FORGET),
+        ((PodUpdate.LEFT, "running", "unknown"), Step.FORGET),
         # What has started is followed again if its replacement waits, and else ends by itself.
-        ((News.SEEN, "running", "given up", "waits"), Step.TAKE_BACK),
-        ((News.SEEN, "running", "cancelled", "waits"), Step.TAKE_BACK),
-        ((News.SEEN, "deleted", "given up", "waits"), Step.WAIT),
-        ((News.SEEN, "running", "given up", "is created"), Step.WAIT),
-        ((News.SEEN, "running", "revoked", "waits"), Step.WAIT),
-        ((News.KEPT, "running", "given up", "waits"), Step.TAKE_BACK),
-        ((News.KEPT, "failed", "given up", "waits"), Step.TAKE_BACK),
-        ((News.KEPT, "running", "given up", "is created"), Step.FORGET),
-        ((News.KEPT, "running", "revoked", "waits"), Step.WAIT),
+        ((PodUpdate.SEEN, "running", "given up", "waits"), Step.TAKE_BACK),
+        ((PodUpdate.SEEN, "running", "cancelled", "waits"), Step.TAKE_BACK),
+        ((PodUpdate.SEEN, "deleted", "given up", "waits"), Step.WAIT),
+        ((PodUpdate.SEEN, "running", "given up", "is created"), Step.WAIT),
+        ((PodUpdate.SEEN, "running", "revoked", "waits"), Step.WAIT),
+        ((PodUpdate.KEPT, "running", "given up", "waits"), Step.TAKE_BACK),
+        ((PodUpdate.KEPT, "failed", "given up", "waits"), Step.TAKE_BACK),
+        ((PodUpdate.KEPT, "running", "given up", "is created"), Step.FORGET),
+        ((PodUpdate.KEPT, "running", "revoked", "waits"), Step.WAIT),
         # What has ended is cleaned up. Whose failure that is matters if nobody has followed it.
-        ((News.SEEN, "succeeded", "unknown"), Step.ASK_WHO_COUNTS),
-        ((News.SEEN, "failed", "unknown"), Step.ASK_WHO_COUNTS),
-        ((News.SEEN, "failed", "given up", "is created"), Step.CLEAN_UP),
-        ((News.SEEN, "failed", "cancelled", "waits"), Step.CLEAN_UP),
-        ((News.SEEN, "succeeded, deleted", "unknown"), Step.WAIT),
-        ((News.SEEN, "succeeded, deleted", "given up", "is created"), Step.CLEAN_UP),
-        ((News.KEPT, "failed", "given up", "is created"), Step.CLEAN_UP),
+        ((PodUpdate.SEEN, "succeeded", "unknown"), Step.ASK_WHO_COUNTS),
+        ((PodUpdate.SEEN, "failed", "unknown"), Step.ASK_WHO_COUNTS),
+        ((PodUpdate.SEEN, "failed", "given up", "is created"), Step.CLEAN_UP),
+        ((PodUpdate.SEEN, "failed", "cancelled", "waits"), Step.CLEAN_UP),
+        ((PodUpdate.SEEN, "succeeded, deleted", "unknown"), Step.WAIT),
+        ((PodUpdate.SEEN, "succeeded, deleted", "given up", "is created"), Step.CLEAN_UP),
+        ((PodUpdate.KEPT, "failed", "given up", "is created"), Step.CLEAN_UP),
         # So has a worker beside which a sidecar runs on.
-        ((News.SEEN, "done beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
-        ((News.SEEN, "failed beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
-        ((News.SEEN, "failed beside a sidecar", "given up", "is created"), Step.ASK_WHO_COUNTS),
-        ((News.KEPT, "failed beside a sidecar", "given up", "is created"), Step.ASK_WHO_COUNTS),
-        ((News.KEPT, "done beside a sidecar", "given up"), Step.ASK_WHO_COUNTS),
-        ((News.KEPT, "failed beside a sidecar", "given up", "waits"), Step.TAKE_BACK),
+        ((PodUpdate.SEEN, "done beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
+        ((PodUpdate.SEEN, "failed beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
+        ((PodUpdate.SEEN, "failed beside a sidecar", "given up", "is created"), Step.ASK_WHO_COUNTS),
+        ((PodUpdate.KEPT, "failed beside a sidecar", "given up", "is created"), Step.ASK_WHO_COUNTS),
+        ((PodUpdate.KEPT, "done beside a sidecar", "given up"), Step.ASK_WHO_COUNTS),
+        ((PodUpdate.KEPT, "failed beside a sidecar", "given up", "waits"), Step.TAKE_BACK),
         # What has not started goes when its try is over.
-        ((News.SEEN, "pending", "unknown"), Step.ASK_WHO_COUNTS),
+        ((PodUpdate.SEEN, "pending", "unknown"), Step.ASK_WHO_COUNTS),
         # The answer to a create call may be missing, late, or given twice.
-        ((News.SEEN, "pending", "cancelled"), Step.FIND),
-        ((News.SEEN, "running", "cancelled and revoked"), Step.FIND),
-        ((News.SEEN, "pending", "seen"), Step.WAIT),
-        ((News.SEEN, "pending", "given up"), Step.WAIT),
-        ((News.SEEN, "running", "unknown"), Step.WAIT),
-        ((News.SEEN, "pending", "another seen"), Step.FIND),
-        ((News.CREATED, "pending", "cancelled"), Step.DELETE),
-        ((News.CREATED, "failed", "cancelled", "waits"), Step.CLEAN_UP),
-        ((News.CREATED, "pending", "seen"), Step.DELETE),
-        ((News.CREATED, "pending", "unknown"), Step.DELETE),
-        ((News.CREATED, "pending", "given up"), Step.WAIT),
+        ((PodUpdate.SEEN, "pending", "cancelled"), Step.FIND),
+        ((PodUpdate.SEEN, "running", "cancelled and revoked"), Step.FIND),
+        ((PodUpdate.SEEN, "pending", "seen"), Step.WAIT),
+        ((PodUpdate.SEEN, "pending", "given up"), Step.WAIT),
+        ((PodUpdate.SEEN, "running", "unknown"), Step.WAIT),
+        ((PodUpdate.SEEN, "pending", "another seen"), Step.FIND),
+        ((PodUpdate.CREATED, "pending", "cancelled"), Step.DELETE),
+        ((PodUpdate.CREATED, "failed", "cancelled", "waits"), Step.CLEAN_UP),
+        ((PodUpdate.CREATED, "pending", "seen"), Step.DELETE),
+        ((PodUpdate.CREATED, "pending", "unknown"), Step.DELETE),
+        ((PodUpdate.CREATED, "pending", "given up"), Step.WAIT),
         # A label is no proof, in either direction.
-        ((News.CREATED, "pending", "cancelled", "waits", "another's"), Step.ASK_WHOSE),
-        ((News.KEPT, "pending", "given up", "waits", "another's"), Step.ASK_WHOSE),
-        ((News.KEPT, "running", "given up", "waits", "another's"), Step.ASK_WHOSE),
-        ((News.KEPT, "pending", "unknown", "waits", "another's"), Step.ASK_WHOSE),
-        ((News.KEPT, "pending", "given up"), Step.DELETE),
-        ((News.OURS, "pending", "given up", "waits", "another's"), Step.DELETE),
-        ((News.OURS, "running", "given up", "waits", "another's"), Step.TAKE_BACK),
-        ((News.OURS, "running", "given up", "is created", "another's"), Step.FORGET),
-        ((News.OURS, "running", "revoked", "waits", "another's"), Step.DELETE),
-        ((News.OURS, "running", "unknown", "waits", "another's"), Step.DELETE),
+        ((PodUpdate.CREATED, "pending", "cancelled", "waits", "another's"), Step.ASK_WHOSE),
+        ((PodUpdate.KEPT, "pending", "given up", "waits", "another's"), Step.ASK_WHOSE),
+        ((PodUpdate.KEPT, "running", "given up", "waits", "another's"), Step.ASK_WHOSE),
+        ((PodUpdate.KEPT, "pending", "unknown", "waits", "another's"), Step.ASK_WHOSE),
+        ((PodUpdate.KEPT, "pending", "given up"), Step.DELETE),
+        ((PodUpdate.OURS, "pending", "given up", "waits", "another's"), Step.DELETE),
+        ((PodUpdate.OURS, "running", "given up", "waits", "another's"), Step.TAKE_BACK),
+        ((PodUpdate.OURS, "running", "given up", "is created", "another's"), Step.FORGET),
+        ((PodUpdate.OURS, "running", "revoked", "waits", "another's"), Step.DELETE),
+        ((PodUpdate.OURS, "running", "unknown", "waits", "another's"), Step.DELETE),
     ],
 )
-def test_what_becomes_of_it(heard: tuple[News, str, str], step: Step) -> None:
+def test_what_becomes_of_it(heard: tuple[PodUpdate, str, str], step: Step) -> None:
     assert judge(*heard) is step
 
 
 def test_what_is_taken_back_was_not_revoked_and_its_replacement_waits() -> None:
-    heard = product(News, PODS, LAUNCHES, REPLACEMENTS, ("ours", "another's"))
+    heard = product(PodUpdate, PODS, LAUNCHES, REPLACEMENTS, ("ours", "another's"))
     taken = [item for item in heard if judge(*item) is Step.TAKE_BACK]
-    news, pods, launches, replacements, _ = map(set, zip(*taken, strict=True))
-    assert news == {News.SEEN, News.KEPT, News.OURS}
+    update, pods, launches, replacements, _ = map(set, zip(*taken, strict=True))
+    assert update == {PodUpdate.SEEN, PodUpdate.KEPT, PodUpdate.OURS}
     assert pods == {*PODS} - {"pending", "deleted", "succeeded, deleted"}
     assert launches == {"given up", "cancelled", "seen"}
     assert replacements == {"waits"}

@@ -123,12 +123,12 @@ def test_reading_brings_the_identity_that_is_kept(registry: LaunchRegistry) -> N
 
 def test_released_launch_is_not_asked_about_for_its_label(registry: LaunchRegistry) -> None:
     registry.hold(held := launch(ref=REF))
-    registry.relabel(held, pod("uid-1"))
+    registry.note_relabelled(held, pod("uid-1"))
     assert registry.relabelled() == [held]
     registry.release(KEY)
     assert registry.relabelled() == []
     with pytest.raises(IllegalTransitionError):
-        registry.relabel(held, pod("uid-1"))
+        registry.note_relabelled(held, pod("uid-1"))
 
 
 def test_launch_ids_are_unique() -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import STRAY_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import (
+    UNFOLLOWED_INTERVAL,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.queued_timeout import PROMPT
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
@@ -403,7 +405,7 @@ def test_one_that_another_scheduler_may_know_nothing_of_goes_when_its_try_is_ove
     harness.wait(11)
     assert (harness.occupied(ti), harness.runtime.take("delete")) == (False, [])
     harness.set_state(ti, "success")
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     assert harness.runtime.take("delete") == [(pod.ref, "7", harness.label)]
 
 

@@ -225,7 +225,7 @@ class Actions(LoggingMixin):
 
     def not_launched(self, given_up: Iterable[NotLaunched]) -> None:
         """
-        Let go of launches whose pod is not created.
+        Release launches whose pod is not created.
 
         :raises DatabaseAwayError: if the database does not answer
         """
@@ -235,12 +235,12 @@ class Actions(LoggingMixin):
             self._isolation.alone(
                 "act",
                 item,
-                self._let_go_of,
+                self._end_not_launched,
                 name=lambda item: item.launch.key,
                 give_up=lambda item, _: self._release(item.launch),
             )
 
-    def _let_go_of(self, item: NotLaunched) -> None:
+    def _end_not_launched(self, item: NotLaunched) -> None:
         if item.error:
             self._give_up(item.launch, item.error)
         elif item.why:

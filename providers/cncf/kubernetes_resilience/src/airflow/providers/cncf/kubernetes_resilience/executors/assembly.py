@@ -14,7 +14,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience, PodSearch
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch, WaitBudget
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
@@ -66,7 +66,7 @@ class Parts:
     """In which it has pods; None for all."""
     registry: LaunchRegistry
     slots: Slots
-    patience: Patience
+    wait_budget: WaitBudget
     """One for all executors of a scheduler."""
     make_token: Callable[[str], str]
     """Makes the token of a workload from its task instance's UUID."""
@@ -203,7 +203,7 @@ class Parts:
             runtime=self.runtime,
             commands=self.commands,
             namespaces=self.namespaces,
-            patience=self.patience,
+            wait_budget=self.wait_budget,
             clock=self.clock,
         )
         self.adopter = Adopter(

@@ -30,11 +30,11 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import WaitBudget
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Parts
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import not_built
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import notifications
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import PodUpdate
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
     describe,
@@ -97,7 +97,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         supports_callbacks = False
         supports_connection_test = False
 
-    _patience = Patience()
+    _wait_budget = WaitBudget()
     """Shared by all executors of this kind in a scheduler, which adopt one after another."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -159,7 +159,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             namespaces=self.namespaces(),
             registry=self._registry,
             slots=self._slots,
-            patience=self._patience,
+            wait_budget=self._wait_budget,
             make_token=lambda ti_id: upstream.make_token(ti_id, generator),
             emit=self._inbox.put,
             clock=self._clock,
@@ -267,7 +267,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _settle_superseded(self) -> None:
         for pod in self._parts.superseded_pods.settle():
-            self._isolation.run("superseded", self._parts.event_filter.heard, News.OURS, pod)
+            self._isolation.run("superseded", self._parts.event_filter.heard, PodUpdate.OURS, pod)
 
     # ------------------------------------------------------------------ what becomes of a launch
 

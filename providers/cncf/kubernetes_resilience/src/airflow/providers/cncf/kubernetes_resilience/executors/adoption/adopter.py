@@ -115,7 +115,7 @@ class Adopter:
         finally:  # if the database does not answer, Airflow repeats the offer
             reset = [orphan for orphan in lost if orphan.ti_id not in kept]
             for orphan in reset:
-                self._let_go_of(orphan.key)
+                self._release(orphan.key)
                 self._abandoned.add(orphan)
         return {orphan.key for orphan in reset}
 
@@ -168,7 +168,7 @@ class Adopter:
     def _forget_over(self) -> None:
         """Forget ended task instances, whose pod may never be found; the collector cleans up their pods."""
         for key in self._find_over(self._registry.adopting().values()):
-            self._let_go_of(key)
+            self._release(key)
         self._abandoned.reclaim(self._find_over(self._abandoned.orphans.values()))
 
     @property
@@ -213,7 +213,7 @@ class Adopter:
 
         def complete(orphan: Orphan) -> None:
             counts[self._complete_one(orphan, found, decided, kept)] += 1
-            self._let_go_of(orphan.key)
+            self._release(orphan.key)
 
         def give_up(orphan: Orphan, _: Exception) -> None:
             self._registry.adopted(orphan.key)
@@ -235,7 +235,7 @@ class Adopter:
             counts["lost"],
         )
 
-    def _let_go_of(self, key: TaskInstanceKey) -> None:
+    def _release(self, key: TaskInstanceKey) -> None:
         """Adopt a task instance no longer; without a launch it has no slot."""
         self._registry.adopted(key)
         if self._registry.get(key) is None:
@@ -269,7 +269,7 @@ class Adopter:
             if orphan.ti_id in kept:
                 self._hold_lost(orphan)
             return "lost"
-        if orphan.state == TaskInstanceState.QUEUED and orphan.pod_id not in found.odd:
+        if orphan.state == TaskInstanceState.QUEUED and orphan.pod_id not in found.unreadable:
             self._registry.hold(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))
             return "handed back"
         # Its worker has ended, or it may have one of the pods that do not say enough about themselves.
@@ -335,11 +335,11 @@ class Adopter:
             self._registry.adopting().values(),
             _read_tasks,
             name=lambda orphan: orphan.ti_id,
-            give_up=lambda orphan, _: self._let_go_of(orphan.key),
+            give_up=lambda orphan, _: self._release(orphan.key),
         ):
             if task.standing(self._job_id) is Standing.ELSEWHERE:
                 log.info("%s is not adopted: its scheduler job is %s", orphan.key, task.owner)
-                self._let_go_of(orphan.key)
+                self._release(orphan.key)
             else:
                 rows[orphan.key] = task.row
         return rows

@@ -49,7 +49,7 @@ class FoundPods:
     superseded: list[tuple[TaskInstanceKey, PodFacts]] = field(default_factory=list)
     shared: dict[TaskInstanceKey, list[PodFacts]] = field(default_factory=dict)
     """The pods of the task instances that have more than one."""
-    odd: set[str | None] = field(default_factory=set)
+    unreadable: set[str | None] = field(default_factory=set)
     """UUIDs of the task instances whose pods could not be read; None for a pod that does not say whose it is,
     which may be that of any."""
     replaced: list[tuple[TaskInstanceKey, PodFacts]] = field(default_factory=list)
@@ -72,7 +72,7 @@ class FoundPods:
     def has_lost(self, orphan: Orphan) -> bool:
         """Return whether a task instance runs, and none of the pods can be the one in which it runs."""
         runs = orphan.state in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING)
-        return runs and orphan.key not in self.current and not {None, orphan.pod_id} & self.odd
+        return runs and orphan.key not in self.current and not {None, orphan.pod_id} & self.unreadable
 
     def pods_of(self, keys: Container[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, PodFacts]]:
         """Return the pods of these task instances in their present runs."""
@@ -135,13 +135,13 @@ def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodF
         except Exception:
             # A malformed pod must not keep the others from being adopted.
             log.exception("Pod %s cannot be read, and is left out of adoption", pod.ref)
-            plan.odd.add(_ti_id_of_odd(pod))
+            plan.unreadable.add(_ti_id_of_unreadable(pod))
     for key, found in candidates.items():
         plan.choose(orphans[key], found)
     return plan
 
 
-def _ti_id_of_odd(pod: PodFacts) -> str | None:
+def _ti_id_of_unreadable(pod: PodFacts) -> str | None:
     try:
         return pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION)
     except Exception:  # noqa: BLE001 - it was logged why

@@ -48,7 +48,7 @@ SHARE = 0.5
 heartbeats."""
 
 
-class Patience:
+class WaitBudget:
     """
     Bounds how long the scheduler is kept waiting, by all its executors together.
 
@@ -88,14 +88,14 @@ class PodSearch:
     """
     Finds the pods of orphans.
 
-    The scheduler waits for the first list, within the limits of :class:`Patience`. Later ones come in as
+    The scheduler waits for the first list, within the limits of :class:`WaitBudget`. Later ones come in as
     answers.
     """
 
     _runtime: KubernetesRuntime
     _commands: PodCommands
     _namespaces: Sequence[str | None]
-    _patience: Patience
+    _wait_budget: WaitBudget
     """How long the scheduler may be kept waiting, with all its executors."""
     _clock: Callable[[], float]
     _answers: deque[FoundPods | None] = field(factory=deque, init=False)
@@ -118,7 +118,7 @@ class PodSearch:
         """
         self._next_look = self._clock() + RETRY_INTERVAL
         try:
-            with self._patience.spent(self._clock) as seconds:
+            with self._wait_budget.spent(self._clock) as seconds:
                 found = self._runtime.call(self._list(orphans), seconds)
         except (KubernetesApiError, TimeoutError, RuntimeError, CancelledError) as error:
             log.warning("Adoption of %d task instances postponed: %r", len(orphans), error)
@@ -134,7 +134,7 @@ class PodSearch:
 
     def answers(self) -> Iterator[FoundPods]:
         """Return, each once, what was found since."""
-        self._patience.forget(self._clock())
+        self._wait_budget.forget(self._clock())
         while self._answers:
             self._next_look = self._clock() + (REFUSED_INTERVAL if self.is_refused else RETRY_INTERVAL)
             if found := self._answers.popleft():

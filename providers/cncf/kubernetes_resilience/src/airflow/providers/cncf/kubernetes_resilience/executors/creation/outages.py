@@ -206,20 +206,20 @@ class Outages:
 
     def tick(self) -> None:
         """
-        Let held launches go that may, if it is time to look.
+        Release held launches that may be created, if it is time to look.
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is asked again then
         """
         if not self._known or self._clock() < self._next_look:
             return
         self._next_look = self._clock() + INTERVAL
-        self._let_go(self._clock())
+        self._release_held(self._clock())
         self._lend_slots()
         self._measure()
         self._record_held()
         self._ask_for_beginnings()
 
-    def _let_go(self, now: float) -> None:
+    def _release_held(self, now: float) -> None:
         free = self._slots.configured - len(self._slots.occupied) + self._registry.count(LaunchState.HELD)
         for dependency, known in list(self._known.items()):
             outage = known.outage

@@ -27,7 +27,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation i
     note_deadlines,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import (
-    News,
+    PodUpdate,
     SupersededPods,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
@@ -110,7 +110,7 @@ class StaleEventFilter:
             case PodNotDeleted(facts) if self._registry.current(facts.ref.uid):
                 self._informed(PodObservation(facts))
             case PodNotDeleted(facts):
-                self.heard(News.KEPT, facts)
+                self.heard(PodUpdate.KEPT, facts)
 
     def follow(self, launch: Launch, pod: PodFacts) -> None:
         """Have the pod of a launch get this scheduler's label, by which it is watched, and follow it."""
@@ -123,15 +123,15 @@ class StaleEventFilter:
         if not self._isolation.attempt("adopt", launch.key, self.follow, launch, pod):
             self._isolation.run("adopt", self.misread, PodObservation(pod))
 
-    def heard(self, news: News, pod: PodFacts) -> None:
+    def heard(self, update: PodUpdate, pod: PodFacts) -> None:
         """Handle a message about a pod that is not a current launch's."""
-        launch = self._superseded.heard(news, pod)
+        launch = self._superseded.heard(update, pod)
         if launch is None:
             return
         if pod.labels.get(SCHEDULER_LABEL) != self._commands.own_label:
             self.follow(launch, pod)
             return
-        if news is News.SEEN:
+        if update is PodUpdate.SEEN:
             launch.confirm_at = None  # from now on the informer notices if the pod is gone
         elif launch.confirm_at is not None:
             self._expect(launch)
@@ -214,11 +214,11 @@ class StaleEventFilter:
         elif (key := task_key(seen.facts.annotations)) and self._registry.adopting_of(key):
             self._early[seen.facts.ref.uid] = (key, seen)
         else:
-            self.heard(News.LEFT if seen.gone else News.SEEN, seen.facts)
+            self.heard(PodUpdate.LEFT if seen.gone else PodUpdate.SEEN, seen.facts)
 
     def _retire(self, launch: Launch) -> None:
         if launch.facts and launch.facts.lingers:
-            self.heard(News.SEEN, launch.facts)  # nothing new may ever be seen of it
+            self.heard(PodUpdate.SEEN, launch.facts)  # nothing new may ever be seen of it
         else:
             self._deletion.supersede(launch, launch.failure)
         self._registry.settled(launch)
@@ -286,7 +286,7 @@ class StaleEventFilter:
         elif key and self._registry.adopting_of(key):
             self._early[launch_id] = (key, message)
         else:
-            self.heard(News.CREATED, pod)
+            self.heard(PodUpdate.CREATED, pod)
 
     def _answered(self, launch_id: str) -> Launch | None:
         launch = self._registry.current(launch_id)
@@ -330,7 +330,7 @@ class StaleEventFilter:
             self._evaluate(launch)
             return
         if message.facts.labels.get(SCHEDULER_LABEL) != self._commands.own_label:
-            self._registry.relabel(launch, message.facts)
+            self._registry.note_relabelled(launch, message.facts)
             return
         self._observe(launch, message.facts, gone=False)
 

@@ -43,11 +43,11 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
 
 log = logging.getLogger(__name__)
 
-STRAY_INTERVAL = 60.0
+UNFOLLOWED_INTERVAL = 60.0
 """Seconds between two looks at whose a pod is that nobody follows here."""
 
 
-class News(Enum):
+class PodUpdate(Enum):
     """Messages about a pod."""
 
     SEEN = auto()
@@ -88,7 +88,7 @@ class Step(Enum):
 
 
 def judge_superseded(
-    news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None, *, is_labelled: bool
+    update: PodUpdate, pod: PodFacts, launch: Launch | None, replacement: Launch | None, *, is_labelled: bool
 ) -> Step:
     """
     Return what is to be done about a pod that is not a current launch's.
@@ -99,33 +99,35 @@ def judge_superseded(
     """
     may_come_back = launch is not None and launch.may_come_back
     may_start = not pod.is_past_starting
-    match news:
-        case News.LEFT:
+    match update:
+        case PodUpdate.LEFT:
             return Step.CONFIRM if launch and not pod.is_terminal else Step.FORGET
-        case News.CREATED if not is_labelled:
+        case PodUpdate.CREATED if not is_labelled:
             return Step.ASK_WHOSE
-        case News.CREATED if launch and launch.ref:
+        case PodUpdate.CREATED if launch and launch.ref:
             return Step.WAIT  # it was found before
-        case News.CREATED:
+        case PodUpdate.CREATED:
             return Step.CLEAN_UP if launch and pod.is_terminal else Step.DELETE
-        case News.KEPT if not is_labelled and (may_come_back or (launch is None and may_start)):
+        case PodUpdate.KEPT if not is_labelled and (may_come_back or (launch is None and may_start)):
             return Step.ASK_WHOSE
-        case News.KEPT if may_start and (may_come_back or launch is None):
+        case PodUpdate.KEPT if may_start and (may_come_back or launch is None):
             return Step.DELETE
-        case News.OURS if may_start or not may_come_back:
+        case PodUpdate.OURS if may_start or not may_come_back:
             return Step.DELETE
-    return _judge_what_stays(news, pod, launch, replacement)
+    return _judge_what_stays(update, pod, launch, replacement)
 
 
-def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None) -> Step:
+def _judge_what_stays(
+    update: PodUpdate, pod: PodFacts, launch: Launch | None, replacement: Launch | None
+) -> Step:
     """Return what is to be done about a pod that nobody deletes now, or that goes already."""
     has_ended = pod.is_terminal or (pod.lingers and not pod.deletion_timestamp)
     # The decision about a failed create call stands if its pod has ended before it was found.
     if launch and launch.may_come_back and not (launch.ref is None and pod.is_terminal):
-        stays = news is not News.SEEN or (pod.has_started and not pod.deletion_timestamp)
+        stays = update is not PodUpdate.SEEN or (pod.has_started and not pod.deletion_timestamp)
         if stays and replacement and replacement.gives_way_to(launch):
             return Step.TAKE_BACK
-        if news is News.OURS or (news is News.KEPT and not has_ended):
+        if update is PodUpdate.OURS or (update is PodUpdate.KEPT and not has_ended):
             return Step.FORGET
     if launch and pod.is_terminal:
         return Step.CLEAN_UP
@@ -156,25 +158,25 @@ class SupersededPods:
     _unfollowed: dict[str, tuple[PodFacts, float]] = field(factory=dict, init=False)
     """Each with the time of the next look at its row."""
     _created: dict[str, PodFacts] = field(factory=dict, init=False)
-    """Pods with another scheduler's label, of launches that this one has let go of, by UID."""
+    """Pods with another scheduler's label, of launches that this one has released, by UID."""
 
-    def heard(self, news: News, pod: PodFacts) -> Launch | None:
-        """Do what follows from news of a pod; return its launch if that is the current one again."""
+    def heard(self, update: PodUpdate, pod: PodFacts) -> Launch | None:
+        """Do what follows from an update of a pod; return its launch if that is the current one again."""
         launch = self._registry.find_departing(pod)
         replacement = self._registry.get(launch.key) if launch else None
         is_labelled = pod.labels.get(SCHEDULER_LABEL) == self._commands.own_label
-        step = judge_superseded(news, pod, launch, replacement, is_labelled=is_labelled)
+        step = judge_superseded(update, pod, launch, replacement, is_labelled=is_labelled)
         if launch and step is Step.TAKE_BACK:
             log.info("Pod %s of %s has started after all; it is followed again", pod.ref, launch.key)
             self._registry.take_back(launch, pod.ref)
             return launch
-        self._carry_out(step, news, pod, launch)
+        self._carry_out(step, update, pod, launch)
         return None
 
-    def _carry_out(self, step: Step, news: News, pod: PodFacts, launch: Launch | None) -> None:
+    def _carry_out(self, step: Step, update: PodUpdate, pod: PodFacts, launch: Launch | None) -> None:
         match step:
             case Step.FORGET:
-                self._let_go(news, pod, launch)
+                self._stop_following(update, pod, launch)
                 self._forget(pod)
             case Step.WAIT if pod.deletion_timestamp:
                 self._deletion.accepted(pod.ref, pod.deletion_grace_seconds)
@@ -185,16 +187,16 @@ class SupersededPods:
             case Step.DELETE:
                 self._delete(launch, pod)
             case Step.CLEAN_UP:
-                self._let_go(news, pod, launch)
+                self._stop_following(update, pod, launch)
                 self._deletion.clean_up(pod)
             case Step.ASK_WHOSE:
                 self._created[pod.ref.uid] = pod
             case Step.ASK_WHO_COUNTS:
-                self._let_go(news, pod, launch)
+                self._stop_following(update, pod, launch)
                 self.note_unfollowed(pod)
 
-    def _let_go(self, news: News, pod: PodFacts, launch: Launch | None) -> None:
-        if launch and news not in (News.SEEN, News.LEFT):
+    def _stop_following(self, update: PodUpdate, pod: PodFacts, launch: Launch | None) -> None:
+        if launch and update not in (PodUpdate.SEEN, PodUpdate.LEFT):
             self._registry.gone(launch.launch_id)
         else:
             self._deletion.gone(pod.ref.uid)
@@ -277,7 +279,7 @@ class SupersededPods:
             # An unstarted pod may run its task yet, or may belong to another deployment.
             is_needed = self._is_elsewhere(pod, tasks[tried]) if pod.has_ended else tried not in over
             if is_needed or self._registry.adopting_of(key):
-                self._unfollowed[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
+                self._unfollowed[pod.ref.uid] = (pod, self._clock() + UNFOLLOWED_INTERVAL)
                 continue
             self._forget(pod)
             # The pod may have been adopted since.

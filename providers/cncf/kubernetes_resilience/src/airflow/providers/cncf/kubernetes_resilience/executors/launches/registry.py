@@ -192,7 +192,7 @@ class LaunchRegistry:
         if launch.state is LaunchState.ENDED and self.is_current(launch):
             self.resume(launch)
 
-    def relabel(self, launch: Launch, pod: PodFacts) -> None:
+    def note_relabelled(self, launch: Launch, pod: PodFacts) -> None:
         """Note that the pod of a current launch has the label of another scheduler."""
         self._check(launch)
         self._relabelled[launch] = pod
@@ -206,7 +206,7 @@ class LaunchRegistry:
         return self._relabelled.pop(launch)
 
     def release(self, key: TaskInstanceKey) -> Launch | None:
-        """Let the current launch of a task instance go, and return it."""
+        """Release the current launch of a task instance, and return it."""
         launch = self._current.pop(key, None)
         if launch:
             self._relabelled.pop(launch, None)

@@ -12,7 +12,9 @@ from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import STRAY_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import (
+    UNFOLLOWED_INTERVAL,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import CHECK_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
@@ -75,7 +77,7 @@ def test_a_pod_that_nothing_is_heard_of_after_that_is_asked_about(harness, queue
     assert harness.runtime.take("confirm") == [(pod.ref,)]
 
 
-def test_a_launch_whose_row_is_anothers_is_let_go(harness, launched):
+def test_a_launch_whose_row_is_anothers_is_released(harness, launched):
     ti, pod = launched
     harness.set_state(ti, "running", hostname=pod.name, queued_by_job_id=None)
     relabelled(harness, pod, 999)
@@ -113,7 +115,7 @@ def test_a_row_that_is_being_adopted_is_not_waited_for(harness, launched):
     assert relabels(harness) == [(pod.name, harness.label)]
 
 
-def test_a_pod_that_has_not_started_is_let_go_of_if_its_row_is_anothers(harness, queued_ti):
+def test_a_pod_that_has_not_started_is_released_if_its_row_is_anothers(harness, queued_ti):
     """This scheduler was paused; another one has adopted the pod, and has yet to put its label on it."""
     ti = queued_ti()
     harness.launch(ti)
@@ -158,10 +160,10 @@ def test_a_failed_pod_is_put_away_when_its_task_instance_is_nobodys_any_more(har
     harness.observe(pod, m.worker_error())
     assert not harness.occupied(ti)
     harness.set_state(ti, "success")
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     harness.quiet()
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     harness.quiet()
     assert harness.runtime.take("mark_done") == []
 
@@ -183,11 +185,11 @@ def test_a_pod_in_which_another_schedulers_task_runs_is_left_to_it(harness, begu
     harness.set_state(ti, "running", queued_by_job_id=999)
     harness.observe(pod, like)
     for _ in range(3):
-        harness.wait(STRAY_INTERVAL)
+        harness.wait(UNFOLLOWED_INTERVAL)
     commands = ("clean_up", "mark_done", "stop_and_keep", "delete")
     assert (harness.occupied(ti), [name for name in commands if harness.runtime.take(name)]) == (False, [])
     harness.set_state(ti, "success")
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     harness.quiet()
     assert harness.runtime.take(command) == [(pod.ref,)]
 
@@ -214,7 +216,7 @@ def test_a_pod_of_a_task_that_restarts_under_another_scheduler_is_left_to_it(har
     harness.set_state(ti, "running", queued_by_job_id=999)
     harness.observe(pod, m.worker_error())
     harness.begin_anew(ti, "restarting")
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     assert cleaned_up(harness) == []
 
 
@@ -225,7 +227,7 @@ def test_a_pod_that_was_left_and_is_adopted_again_is_followed(start, queued_ti):
     harness.set_state(ti, "running", queued_by_job_id=999)
     harness.observe(pod, m.lingering(m.COMPLETED))
     harness.wait(SIDECAR_GRACE)
-    harness.wait(STRAY_INTERVAL - 4)
+    harness.wait(UNFOLLOWED_INTERVAL - 4)
     harness.adopt(ti)
     harness.wait(10)
     assert (harness.occupied(ti), cleaned_up(harness)) == (True, [])
@@ -242,12 +244,12 @@ def test_the_pod_of_a_phase_before_is_cleaned_up_after_an_adoption(harness, begu
     harness.set_state(ti, "running", queued_by_job_id=999, hostname=second.name)
     harness.observe(pod, m.succeeded())
     harness.executor.sync()
-    harness.clock.advance(STRAY_INTERVAL)
+    harness.clock.advance(UNFOLLOWED_INTERVAL)
     harness.adopt(ti)
     harness.wait(1)
     harness.set_state(ti, "success")
     harness.observe(second, m.succeeded())
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     harness.quiet()
     assert {ref for (ref,) in harness.runtime.take("clean_up")} == {pod.ref, second.ref}
 
@@ -292,9 +294,9 @@ def test_one_that_never_starts_is_deleted_when_its_try_is_over(harness, unstarte
     harness.set_state(ti, "success")
     if next_try:
         harness.begin_anew(ti, "queued", try_number=2)
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     assert cleaned_up(harness) == []
 
 
@@ -310,7 +312,7 @@ def test_so_is_one_whose_task_instance_has_lost_its_worker_and_ran_again(harness
     harness.session.commit()
     if next_try:
         harness.begin_anew(present(harness, key), "queued", try_number=2)
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
 
 
@@ -322,14 +324,14 @@ def test_a_pod_that_is_gone_is_not_asked_about(harness, launched, monkeypatch):
     assert not harness.occupied(ti)
     asked = Mock(wraps=task_instances.read_over)
     monkeypatch.setattr(task_instances, "read_over", asked)
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     assert not asked.called
 
 
 def test_so_is_one_whose_task_instance_is_in_another_try_under_the_same_uuid(harness, unstarted):
     ti, pod = unstarted
     harness.set_state(ti, "queued", try_number=2)
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
 
 
@@ -337,14 +339,14 @@ def test_so_is_one_whose_task_instance_is_in_another_try_under_the_same_uuid(har
 def test_until_then_it_is_left(harness, unstarted, state):
     ti, _ = unstarted
     harness.set_state(ti, state)
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     assert cleaned_up(harness) == []
 
 
 def test_the_sidecar_of_one_that_starts_after_all_has_its_grace(harness, unstarted):
     ti, pod = unstarted
     harness.wait(1)
-    harness.wait(STRAY_INTERVAL - 1)
+    harness.wait(UNFOLLOWED_INTERVAL - 1)
     harness.observe(pod, m.alive())
     harness.set_state(ti, "success")
     harness.observe(pod, m.lingering(m.COMPLETED))
@@ -358,7 +360,7 @@ def test_one_that_has_not_started_and_may_be_of_another_deployment_is_left(harne
     stray = Pod(harness.launch(queued_ti()).manifest)
     stray.annotations["airflow-resilience/task-instance-id"] = "01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"
     harness.observe(stray, m.starting())
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     assert cleaned_up(harness) == []
 
 
@@ -368,7 +370,7 @@ def test_a_failed_pod_that_is_gone_or_has_another_label_is_not_asked_about(harne
     harness.observe(pod, m.worker_error())
     harness.lose_sight(pod)
     harness.set_state(ti, "success")
-    harness.wait(STRAY_INTERVAL)
+    harness.wait(UNFOLLOWED_INTERVAL)
     harness.quiet()
     assert harness.runtime.take("mark_done") == []
 
@@ -423,7 +425,7 @@ def test_a_pod_that_is_adopted_gets_the_label_of_the_executor_too(harness, queue
 
 @pytest.fixture
 def let_go(harness, queued_ti):
-    """Give a pod that another has labelled, of a launch that was let go of, and the answer about it."""
+    """Give a pod that another has labelled, of a launch that was released, and the answer about it."""
     ti = queued_ti()
     launch_id, body = harness.call_for(ti)
     pod = harness.cluster.add(Pod(body))

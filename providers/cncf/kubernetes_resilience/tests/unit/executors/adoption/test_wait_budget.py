@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import WaitBudget
 
 from ....support.harness import Clock
 
@@ -17,58 +17,58 @@ def clock(monkeypatch):
     return Clock()
 
 
-def wait(patience: Patience, clock: Clock, seconds: float) -> float:
+def wait(budget: WaitBudget, clock: Clock, seconds: float) -> float:
     """Wait, and return what was allowed."""
-    with patience.spent(clock) as left:
+    with budget.spent(clock) as left:
         clock.advance(seconds)
     return left
 
 
 def test_half_of_the_threshold_for_all_together(clock):
-    patience = Patience()
-    assert [wait(patience, clock, seconds) for seconds in (12, 8, 1)] == [20, 8, 0]
+    budget = WaitBudget()
+    assert [wait(budget, clock, seconds) for seconds in (12, 8, 1)] == [20, 8, 0]
 
 
 def test_what_was_waited_before_the_last_heartbeats_is_over(clock):
-    patience = Patience()
-    wait(patience, clock, 20)
+    budget = WaitBudget()
+    wait(budget, clock, 20)
     clock.advance(39)
-    assert wait(patience, clock, 0) == 0
+    assert wait(budget, clock, 0) == 0
     clock.advance(1)
-    assert wait(patience, clock, 0) == 20
+    assert wait(budget, clock, 0) == 20
 
 
 def test_an_idle_scheduler_holds_nothing_of_what_it_has_waited(start, queued_ti, monkeypatch):
     from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 
-    patience = Patience()
-    monkeypatch.setattr(KubernetesExecutor, "_patience", patience)
+    budget = WaitBudget()
+    monkeypatch.setattr(KubernetesExecutor, "_wait_budget", budget)
     heir, ti = start(), queued_ti()
     heir.set_state(ti, "queued", queued_by_job_id=12345)
     heir.adopt(ti)
-    assert patience._waits
+    assert budget._waits
     heir.wait(60)
-    assert not patience._waits
+    assert not budget._waits
 
 
 def test_an_error_counts_as_well(clock):
-    patience = Patience()
+    budget = WaitBudget()
 
     def hang():
-        with patience.spent(clock) as left:
+        with budget.spent(clock) as left:
             clock.advance(left)
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
         hang()
-    assert wait(patience, clock, 0) == 0
+    assert wait(budget, clock, 0) == 0
 
 
 def test_executors_of_a_scheduler_share_it(start, queued_ti, monkeypatch):
     """The first one is kept waiting for all that there is, and the second one not at all."""
     from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 
-    monkeypatch.setattr(KubernetesExecutor, "_patience", Patience())
+    monkeypatch.setattr(KubernetesExecutor, "_wait_budget", WaitBudget())
     first, second = start(), start()
     second.executor._parts.adopter._search._clock = first.clock
     allowed = []
