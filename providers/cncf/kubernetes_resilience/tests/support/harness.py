@@ -40,6 +40,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
 from . import manifests as m
 from .cluster import Cluster, FakeLauncher, PausedRuntime, Pod
 
+OTHER_JOB = 2**31 - 1
+"""The job of another scheduler. No job of a test has this id, however many the process has made."""
+
 
 class FakeRuntime(PausedRuntime):
     """Records commands instead of carrying them out; waited-for calls are answered by the cluster."""

@@ -8,7 +8,7 @@ import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import WaitBudget
 
-from ....support.harness import Clock
+from ....support.harness import OTHER_JOB, Clock
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_an_idle_scheduler_holds_nothing_of_what_it_has_waited(start, queued_ti,
     budget = WaitBudget()
     monkeypatch.setattr(KubernetesExecutor, "_wait_budget", budget)
     heir, ti = start(), queued_ti()
-    heir.set_state(ti, "queued", queued_by_job_id=12345)
+    heir.set_state(ti, "queued", queued_by_job_id=OTHER_JOB)
     heir.adopt(ti)
     assert budget._waits
     heir.wait(60)
@@ -81,6 +81,6 @@ def test_executors_of_a_scheduler_share_it(start, queued_ti, monkeypatch):
 
     for harness, ti in zip((first, second), queued_ti(mapped=2), strict=True):
         monkeypatch.setattr(harness.runtime, "call", hang)
-        harness.set_state(ti, "running", queued_by_job_id=12345)
+        harness.set_state(ti, "running", queued_by_job_id=OTHER_JOB)
         assert harness.executor.try_adopt_task_instances([ti]) == []
     assert allowed == [15, 0]

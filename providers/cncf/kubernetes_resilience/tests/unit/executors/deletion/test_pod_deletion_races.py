@@ -29,7 +29,7 @@ from airflow_resilience.propagation.database import read_failure
 
 from ....support import manifests as m
 from ....support.cluster import Pod
-from ....support.harness import lock
+from ....support.harness import OTHER_JOB, lock
 
 CONFIG = {"KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS": "RunContainerError"}
 FAIL = """\
@@ -91,13 +91,13 @@ def labelled_by_another(given_up):
     """Give a pod that was given up on, and that has another scheduler's label when it is to be deleted."""
     harness, ti, pod = given_up
     harness.runtime.take("delete")
-    pod.labels["airflow-worker"] = "999"
+    pod.labels["airflow-worker"] = str(OTHER_JOB)
     return harness, ti, pod
 
 
 def test_it_is_left_if_another_scheduler_has_adopted_it(labelled_by_another):
     harness, ti, pod = labelled_by_another
-    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.set_state(ti, "queued", queued_by_job_id=OTHER_JOB)
     not_deleted(harness, pod, m.starting())
     harness.wait(10)
     assert harness.runtime.take("delete") == []
@@ -108,7 +108,7 @@ def test_it_is_deleted_if_another_scheduler_has_labelled_it_in_vain(labelled_by_
     """An adoption labels the pods, and may fail then. The row says whose the task instance is."""
     harness, _, pod = labelled_by_another
     not_deleted(harness, pod, m.starting())
-    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, "999")]
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, str(OTHER_JOB))]
     assert harness.runtime.take("create") == []
     harness.send(PodConfirmed(pod.ref, None))
     harness.wait(10)
@@ -121,7 +121,7 @@ def test_it_is_deleted_if_it_is_labelled_in_vain_when_nobody_waits_for_it_any_mo
     assert harness.executor._registry.departing_of(ti.key) == []
     harness.runtime.take("delete")
     not_deleted(harness, pod, m.starting())
-    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, "999")]
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, str(OTHER_JOB))]
 
 
 def test_it_is_deleted_if_its_label_is_ours_again(labelled_by_another):

@@ -31,16 +31,16 @@ from cluster_lab.apiserver.selectors import parse_selector
 from ....support import manifests as m
 from ....support.cluster import Pod
 from ....support.entries import lost
-from ....support.harness import database_away, lock
+from ....support.harness import OTHER_JOB, database_away, lock
 from .test_executions import present
 
 EPOCH = "1970-01-01T00:00:00Z"
 """What a kubelet says of the start of a container that could not be started."""
 
 
-def relabelled(harness, pod, job) -> None:
+def relabelled(harness, pod) -> None:
     """Let another scheduler put its label on a pod, and this one learn of it."""
-    pod.labels["airflow-worker"] = str(job)
+    pod.labels["airflow-worker"] = str(OTHER_JOB)
     harness.lose_sight(pod)
     harness.send(*(PodConfirmed(ref, pod.facts()) for (ref,) in harness.runtime.take("confirm")))
 
@@ -53,7 +53,7 @@ def relabels(harness) -> list[tuple[str, str]]:
 def test_a_launch_whose_row_is_still_ours_is_labelled_again(harness, launched, state):
     ti, pod = launched
     harness.set_state(ti, state, hostname=pod.name)
-    relabelled(harness, pod, 999)
+    relabelled(harness, pod)
 
     assert relabels(harness) == [(pod.name, harness.label)]
     assert (harness.occupied(ti), harness.events()) == (True, {})
@@ -65,14 +65,14 @@ def test_a_launch_whose_row_is_still_ours_is_labelled_again(harness, launched, s
 def test_its_failure_meanwhile_is_not_overlooked(harness, launched):
     ti, pod = launched
     pod.become(m.start_error())
-    relabelled(harness, pod, 999)
+    relabelled(harness, pod)
     harness.executor.sync()
     assert len(harness.ledger(ti)) == 1
 
 
 def test_a_pod_that_nothing_is_heard_of_after_that_is_asked_about(harness, queued_ti):
     pod = harness.launch(queued_ti())
-    relabelled(harness, pod, 999)
+    relabelled(harness, pod)
     harness.wait(61)
     assert harness.runtime.take("confirm") == [(pod.ref,)]
 
@@ -80,7 +80,7 @@ def test_a_pod_that_nothing_is_heard_of_after_that_is_asked_about(harness, queue
 def test_a_launch_whose_row_is_anothers_is_released(harness, launched):
     ti, pod = launched
     harness.set_state(ti, "running", hostname=pod.name, queued_by_job_id=None)
-    relabelled(harness, pod, 999)
+    relabelled(harness, pod)
     assert (relabels(harness), harness.occupied(ti), harness.events()) == ([], False, {})
 
 
@@ -90,7 +90,7 @@ def test_a_launch_that_has_ended_here_and_whose_row_is_anothers_leaves_its_pod(s
     ti = queued_ti()
     pod = harness.run(ti)
     harness.executor.change_state(ti.key, "failed", remove_running=True)
-    pod.labels["airflow-worker"] = "999"
+    pod.labels["airflow-worker"] = str(OTHER_JOB)
     harness.lose_sight(pod)  # a turn before the adoption is committed
     harness.set_state(ti, "running", queued_by_job_id=None)
     harness.send(*(PodConfirmed(ref, pod.facts()) for (ref,) in harness.runtime.take("confirm")))
@@ -102,7 +102,7 @@ def test_a_task_that_restarts_is_known_by_its_key(harness, launched):
     ti, pod = launched
     harness.begin(ti, pod)
     harness.begin_anew(ti, "restarting")
-    relabelled(harness, pod, 999)
+    relabelled(harness, pod)
     assert relabels(harness) == [(pod.name, harness.label)]
     assert harness.occupied(ti)
 
@@ -111,7 +111,7 @@ def test_a_row_that_is_being_adopted_is_not_waited_for(harness, launched):
     """The other scheduler has it locked until it commits, or not."""
     ti, pod = launched
     with lock(ti):
-        relabelled(harness, pod, 999)
+        relabelled(harness, pod)
     assert relabels(harness) == [(pod.name, harness.label)]
 
 
@@ -146,7 +146,7 @@ def test_a_failed_pod_of_another_schedulers_task_instance_is_left_to_it(
     """It has this scheduler's label since an adoption that was rolled back."""
     ti = queued_ti()
     stray = Pod(harness.launch(ti).manifest)
-    harness.set_state(ti, state, queued_by_job_id=999)
+    harness.set_state(ti, state, queued_by_job_id=OTHER_JOB)
     harness.observe(stray, m.worker_error())
     harness.quiet()
     assert ((stray.ref,) in harness.runtime.take("mark_done")) is is_put_away
@@ -156,7 +156,7 @@ def test_a_failed_pod_of_another_schedulers_task_instance_is_left_to_it(
 def test_a_failed_pod_is_put_away_when_its_task_instance_is_nobodys_any_more(harness, launched):
     """The other scheduler has launched another pod, and knows nothing of this one."""
     ti, pod = launched
-    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.set_state(ti, "queued", queued_by_job_id=OTHER_JOB)
     harness.observe(pod, m.worker_error())
     assert not harness.occupied(ti)
     harness.set_state(ti, "success")
@@ -182,7 +182,7 @@ def test_a_failed_pod_is_put_away_when_its_task_instance_is_nobodys_any_more(har
 def test_a_pod_in_which_another_schedulers_task_runs_is_left_to_it(harness, begun, like, command):
     """It has been adopted and has yet to get its label. How it ended is all that is known of its worker."""
     ti, pod = begun
-    harness.set_state(ti, "running", queued_by_job_id=999)
+    harness.set_state(ti, "running", queued_by_job_id=OTHER_JOB)
     harness.observe(pod, like)
     for _ in range(3):
         harness.wait(UNFOLLOWED_INTERVAL)
@@ -202,7 +202,7 @@ def cleaned_up(harness) -> list[str]:
 
 def test_a_pod_that_was_left_stays_when_its_sidecar_ends(harness, begun):
     ti, pod = begun
-    harness.set_state(ti, "running", queued_by_job_id=999)
+    harness.set_state(ti, "running", queued_by_job_id=OTHER_JOB)
     harness.observe(pod, m.lingering(m.COMPLETED))
     harness.wait(SIDECAR_GRACE)
     assert not harness.occupied(ti)
@@ -213,7 +213,7 @@ def test_a_pod_that_was_left_stays_when_its_sidecar_ends(harness, begun):
 def test_a_pod_of_a_task_that_restarts_under_another_scheduler_is_left_to_it(harness, begun):
     """That task has another UUID, and its scheduler is told the end of its worker by this pod."""
     ti, pod = begun
-    harness.set_state(ti, "running", queued_by_job_id=999)
+    harness.set_state(ti, "running", queued_by_job_id=OTHER_JOB)
     harness.observe(pod, m.worker_error())
     harness.begin_anew(ti, "restarting")
     harness.wait(UNFOLLOWED_INTERVAL)
@@ -224,7 +224,7 @@ def test_a_pod_that_was_left_and_is_adopted_again_is_followed(start, queued_ti):
     harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
     ti = queued_ti()
     pod = harness.run(ti)
-    harness.set_state(ti, "running", queued_by_job_id=999)
+    harness.set_state(ti, "running", queued_by_job_id=OTHER_JOB)
     harness.observe(pod, m.lingering(m.COMPLETED))
     harness.wait(SIDECAR_GRACE)
     harness.wait(UNFOLLOWED_INTERVAL - 4)
@@ -241,7 +241,7 @@ def test_the_pod_of_a_phase_before_is_cleaned_up_after_an_adoption(harness, begu
     harness.executor.heartbeat()
     second = harness.created()
     harness.observe(second, m.alive())
-    harness.set_state(ti, "running", queued_by_job_id=999, hostname=second.name)
+    harness.set_state(ti, "running", queued_by_job_id=OTHER_JOB, hostname=second.name)
     harness.observe(pod, m.succeeded())
     harness.executor.sync()
     harness.clock.advance(UNFOLLOWED_INTERVAL)
@@ -280,7 +280,7 @@ def unstarted(request, harness, queued_ti):
         if request.param
         else PodNotCreated(launch_id, ConnectionFailedError(""))
     )
-    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.set_state(ti, "queued", queued_by_job_id=OTHER_JOB)
     harness.send(answer)
     harness.observe(pod, m.unscheduled())
     harness.wait(CHECK_INTERVAL)
@@ -319,7 +319,7 @@ def test_so_is_one_whose_task_instance_has_lost_its_worker_and_ran_again(harness
 def test_a_pod_that_is_gone_is_not_asked_about(harness, launched, monkeypatch):
     """The scheduler that has its task instance need not have heard of that."""
     ti, pod = launched
-    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.set_state(ti, "queued", queued_by_job_id=OTHER_JOB)
     harness.vanish(pod)
     assert not harness.occupied(ti)
     asked = Mock(wraps=task_instances.read_over)
@@ -366,7 +366,7 @@ def test_one_that_has_not_started_and_may_be_of_another_deployment_is_left(harne
 
 def test_a_failed_pod_that_is_gone_or_has_another_label_is_not_asked_about(harness, launched):
     ti, pod = launched
-    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.set_state(ti, "queued", queued_by_job_id=OTHER_JOB)
     harness.observe(pod, m.worker_error())
     harness.lose_sight(pod)
     harness.set_state(ti, "success")
@@ -431,7 +431,7 @@ def let_go(harness, queued_ti):
     pod = harness.cluster.add(Pod(body))
     harness.executor._inbox.put(PodObservation(pod.facts()))
     harness.set_state(ti, "queued", queued_by_job_id=None)
-    relabelled(harness, pod, 999)
+    relabelled(harness, pod)
     assert not harness.occupied(ti)
     return ti, pod, PodCreated(launch_id, pod.facts())
 
@@ -457,7 +457,9 @@ def test_a_pod_that_another_has_labelled_in_vain_is_deleted_once_the_database_an
         harness.send(answer)
     assert harness.runtime.take("delete") == []
     harness.executor.sync()
-    assert harness.runtime.take("delete") == ([(pod.ref, UNKNOWN_VERSION, "999")] if row_is_ours else [])
+    assert harness.runtime.take("delete") == (
+        [(pod.ref, UNKNOWN_VERSION, str(OTHER_JOB))] if row_is_ours else []
+    )
 
 
 def test_a_pod_whose_row_cannot_be_read_is_left(harness, let_go, monkeypatch):

@@ -27,7 +27,7 @@ from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
 from ....support.cluster import Pod
-from ....support.harness import database_away, lock
+from ....support.harness import OTHER_JOB, database_away, lock
 from ..failures.test_executions import BUDGET, lose, present
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
@@ -400,7 +400,7 @@ def test_a_pod_that_has_outlived_its_token_is_replaced_unless_it_has_started(exp
 
 def test_one_that_another_scheduler_may_know_nothing_of_goes_when_its_try_is_over(expired):
     harness, ti, pod = expired
-    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.set_state(ti, "queued", queued_by_job_id=OTHER_JOB)
     harness.runtime.is_away = False
     harness.wait(11)
     assert (harness.occupied(ti), harness.runtime.take("delete")) == (False, [])
