@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Acts on what was judged about a launch: frees slots, reports, relaunches, and has pods deleted or kept.
+Acts on decisions about launches: frees slots, reports, relaunches, and has pods deleted or kept.
 
-Airflow gets reports of what is certain, and nothing else.
+Airflow gets reports of certain facts only.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Actions(LoggingMixin):
         """
         Act on what was settled about a launch.
 
-        If that fails, it is repeated in a later turn: the ledger has the decision, and the launch is asked
-        about again. So a launch is released last.
+        A failed act is repeated in a later turn: the ledger has the decision, and the launch is asked about
+        again. So a launch is released last.
         """
         launch, outcome = settled.launch, settled.outcome
         if isinstance(outcome, Step):
@@ -207,7 +207,7 @@ class Actions(LoggingMixin):
                 self._deletion.revoke_given_up(launch.key)
             self._retract(launch.key)
         else:
-            self.log.info("%s was cleared, marked or deleted; its pod has not started and goes", launch.key)
+            self.log.info("%s was cleared, marked or deleted; its unstarted pod is deleted", launch.key)
             # The worker may have started, and ended its try, without a message to this scheduler.
             unseen = PodFacts(launch.ref, {}, {}, resource_version=UNKNOWN_VERSION)
             self._deletion.give_up(launch, launch.facts or unseen)
@@ -230,7 +230,7 @@ class Actions(LoggingMixin):
         :raises DatabaseAwayError: if the database does not answer
         """
         items = [item for item in given_up if self._registry.is_current(item.launch)]
-        # What is handed back comes first, since that is committed, and what needs the database last.
+        # Items handed back come first, since that is committed, and items that need the database last.
         for item in sorted(items, key=lambda item: (bool(item.error or item.why), item.runs)):
             self._isolation.alone(
                 "act",

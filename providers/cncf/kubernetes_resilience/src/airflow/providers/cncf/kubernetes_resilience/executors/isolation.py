@@ -96,7 +96,7 @@ class Isolation:
         give_up: Callable[[T, Exception], None] | None = None,
     ) -> list[R]:
         """
-        Do the same for many items. If that fails, repeat it in halves, to find the item that it fails for.
+        Do work for many items. Failed work is repeated in halves, to find the item that it fails for.
 
         :param work: does it, in a transaction of its own; anything else that it does may be done twice
         :param name: identifies an item, in this turn and later ones
@@ -132,7 +132,7 @@ class Isolation:
                 new.append(item)
             elif suspect.not_before <= now:
                 suspects.append([item])
-        # Those that have failed alone go by themselves, so that the others need not be divided again.
+        # Items that have failed alone are run alone, so that the others need not be divided again.
         return [result for group in (new, *suspects) for result in divide(group)]
 
     def alone(
@@ -149,7 +149,7 @@ class Isolation:
 
     def attempt(self, step: str, name: object, work: Callable[..., object], *args: Any) -> bool:
         """
-        Do what concerns one item alone and does not come again.
+        Do work for one item that does not come again.
 
         :return: whether that succeeded; what it raised is logged and counted
         """
@@ -161,7 +161,7 @@ class Isolation:
         return True
 
     def gave_up(self, step: str, name: object, error: Exception) -> None:
-        """Log and count that one item cannot be handled; what becomes of it is up to the caller."""
+        """Log and count that one item cannot be handled; the caller decides what follows."""
         log.error("%s of %s has failed and is given up", step.capitalize(), name, exc_info=error)
         UNHANDLED_ERRORS.count(step=step)
 

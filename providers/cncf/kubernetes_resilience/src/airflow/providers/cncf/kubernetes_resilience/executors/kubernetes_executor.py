@@ -316,7 +316,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _send_held_callbacks(self) -> None:
         """
-        Send the callbacks after which no guess has come: they were about something else.
+        Send callbacks that no guess has followed: they were about other failures.
 
         :raises DatabaseAwayError: if the database does not answer; what was not sent is still held
         """
@@ -337,7 +337,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def change_state(self, key: Any, state: Any, info: Any = None, remove_running: bool = True) -> None:
         """
-        Report a state, unless it is the scheduler's guess that a worker is gone which it has not heard of.
+        Report a state, unless the state is the scheduler's guess about a worker without a heartbeat.
 
         A guess is evidence, and settled like the end of a pod. The guess stands if an error prevents that.
         """

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Has workers followed whose launches were given up.
+Follows workers whose launches were given up.
 
 The end of a worker that is followed is settled here. Airflow's guess that it is gone only speeds that up.
 """
@@ -52,7 +52,7 @@ class RunningWorkers:
         """
         Have the workers of task instances followed that superseded pods have started after all.
 
-        Without an infrastructure budget they are left to Airflow, which notices if it does not hear of them.
+        Airflow settles workers without an infrastructure budget, by the heartbeat timeout.
 
         :raises DatabaseAwayError: if the database does not answer
         """

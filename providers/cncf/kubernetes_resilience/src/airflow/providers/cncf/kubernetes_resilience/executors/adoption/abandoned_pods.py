@@ -39,14 +39,14 @@ class AbandonedPods:
     orphans: dict[TaskInstanceKey, Orphan] = field(factory=dict, init=False)
     """The task instances whose pods are still to be found."""
     _lost_at: dict[TaskInstanceKey, float] = field(factory=dict, init=False)
-    """When it was noticed of those that another scheduler has them, on the executor's monotonic clock."""
+    """When another scheduler was first seen to have a task instance, on the executor's monotonic clock."""
 
     def add(self, orphan: Orphan) -> None:
         """
         Have the pods of a task instance deleted when they are found; its next launch waits for that.
 
-        The next launch waits while they cannot be listed: no deletion is requested until then. If that is not
-        permitted, it waits for no longer than for a deletion that is not.
+        The next launch waits while the pods cannot be listed: no deletion is requested until then. If the
+        list is not permitted, the launch waits as long as for a deletion that is not permitted.
         """
         self.orphans[orphan.key] = orphan
         if orphan.state == TaskInstanceState.QUEUED:  # else its worker has started and reported since

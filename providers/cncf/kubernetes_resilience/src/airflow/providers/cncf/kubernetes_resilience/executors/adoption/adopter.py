@@ -3,9 +3,9 @@
 """
 Taking over the task instances of a dead scheduler.
 
-Airflow offers the task instances of a scheduler that seems to be dead. It repeats the offer if its own
-transaction fails, and another scheduler may take what is offered at the same time. When the pods were looked
-for, an adoption is completed with one of them, or without; the others are deleted.
+Airflow offers the task instances of a scheduler that seems to be dead. Airflow repeats the offer if its own
+transaction fails, and another scheduler may adopt an offered task instance at the same time. After the search
+for pods, an adoption is completed with one of the pods, or without a pod; the other pods are deleted.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ class Adopter:
         """
         Have the pods of task instances looked for; the scheduler does not wait.
 
-        They may be this scheduler's: a launch was taken back or given up, and its worker has started all the
-        same. Its pod is followed until it ends; without one the task instance has lost its worker.
+        The task instances may be this scheduler's: a launch was taken back or given up, and its worker has
+        started all the same. The worker's pod is followed until its end; a task instance without a pod has
+        lost its worker.
         """
         keys = {orphan.key for orphan in orphans}
         for key in keys:  # what was planned before another scheduler had the task instance is forgotten
@@ -227,7 +228,7 @@ class Adopter:
         adopting = self._registry.adopting()
         log.info(
             "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "
-            "again, %d were running and have lost theirs",
+            "again, %d were running and have lost their pods",
             counts["held"],
             len(found.orphans),
             sum(key in adopting for key in found.orphans),
@@ -272,8 +273,8 @@ class Adopter:
         if orphan.state == TaskInstanceState.QUEUED and orphan.pod_id not in found.unreadable:
             self._registry.hold(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))
             return "handed back"
-        # Its worker has ended, or it may have one of the pods that do not say enough about themselves.
-        # Airflow limits how long it may be queued, or silent.
+        # The worker has ended, or the task instance may have one of the unreadable pods. Airflow limits how
+        # long the task instance may be queued, or silent.
         return "left"
 
     def _decided(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> dict[str, LedgerEntry]:
@@ -298,8 +299,8 @@ class Adopter:
         """
         Read task instances that are offered, by their UUIDs.
 
-        :return: None for one that no scheduler has queued; without those that cannot be read; in the order
-            of the offer, whatever that of the database is
+        :return: None for a task instance that no scheduler has queued; without unreadable rows; in the order
+            of the offer, whatever the order of the database is
         """
         read = {row.ti_id: row for row in self._isolation.batch("adopt", ti_ids, self._read_rows)}
         rows = [read[ti_id] for ti_id in ti_ids if ti_id in read]
@@ -322,10 +323,10 @@ class Adopter:
 
     def _read_adopted(self) -> dict[TaskInstanceKey, TaskInstanceRow | None]:
         """
-        Return the rows of adopted ones, None for one that is gone, and forget the others.
+        Return the rows of adopted task instances, None for a row that is gone, and forget the others.
 
-        Airflow's transaction, in which they were offered, has ended. If it has failed, Airflow offers them
-        again. Another scheduler may have adopted them since, as it took this one for dead.
+        Airflow's transaction with the offer has ended. After a failed transaction, Airflow repeats the offer.
+        Another scheduler that took this one for dead may have adopted the task instances since.
 
         :raises DatabaseAwayError: if the database does not answer
         """

@@ -117,7 +117,7 @@ def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodF
     touched. Neither is the pod of an earlier phase that has ended: one that has succeeded, unless the task is
     said to run in it, or one that was created before a queued task instance was scheduled.
 
-    A pod's labels say nothing: whoever tried to adopt it before may have put its own on it, and failed then.
+    A pod's labels are no evidence: an earlier adoption may have set them, and have failed then.
     """
     plan = FoundPods(orphans)
     candidates: dict[TaskInstanceKey, list[PodFacts]] = {}
@@ -163,8 +163,8 @@ def _is_new(pod: PodFacts, orphan: Orphan) -> bool | None:
 
 
 def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
-    # By name only: the address of an earlier phase's pod may be the new one's by now. So may the name, if an
-    # override gives all pods of a task the same one.
+    # By name only: a new pod may have got the address of an earlier phase's pod. The names may be equal too,
+    # if an override gives all pods of a task the same name.
     has_run = (
         orphan.state == TaskInstanceState.QUEUED and locate(orphan.hostname, name=pod.ref.name) is Place.HERE
     )
@@ -173,6 +173,6 @@ def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
     if ti_id := pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION):
         # A task instance that was cleared has the same key in its next life, but another UUID.
         return ti_id == orphan.pod_id
-    # A pod that does not say whose it is, nor its workload. Another deployment in the namespace may have
-    # equal keys, not equal jobs.
+    # Neither the pod's annotation nor its workload has a UUID. Another deployment in the namespace may have
+    # equal keys, but not equal jobs.
     return pod.labels.get(SCHEDULER_LABEL) == str(orphan.job_id) or is_host(orphan.hostname, pod)

@@ -3,8 +3,8 @@
 """
 Looks for the pods of orphaned task instances.
 
-Only here does the scheduler's loop wait for the API server: for the first list of the pods. Airflow has to
-know at once what could not be adopted: it resets that, which costs a try.
+Only here does the scheduler's loop wait for the API server: for the first list of the pods. Airflow resets
+task instances that are not adopted, at the cost of a try, and has to know them at once.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ heartbeats."""
 
 class WaitBudget:
     """
-    Bounds how long the scheduler is kept waiting, by all its executors together.
+    Bounds the time that the scheduler waits for all its executors together.
 
-    While it waits it sends no heartbeat, and holds rows locked. After ``[scheduler]
-    scheduler_health_check_threshold`` seconds other schedulers would take it for dead. So in any time of that
-    length it waits for half of it at most.
+    A waiting scheduler sends no heartbeat, and holds rows locked. After ``[scheduler]
+    scheduler_health_check_threshold`` seconds other schedulers would take the scheduler for dead. In any
+    period of this length, the scheduler waits for half of the period at most.
     """
 
     def __init__(self) -> None:
@@ -145,8 +145,8 @@ class PodSearch:
         self._answers.extendleft(reversed([*found]))
 
     async def _list(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> FoundPods:
-        # Whatever their labels say: whoever tried to adopt before, this scheduler or one that counts as
-        # alive, may have been cut off after it had put its own on some of the pods.
+        # Pods with any scheduler's label: an earlier adoption, by this scheduler or by a living one, may have
+        # failed after it had labelled some of the pods.
         asked_at = self._clock()
         pods: list[PodFacts] = []
         errors: list[tuple[str, KubernetesApiError]] = []

@@ -1,9 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Sends create calls. Those that have failed are repeated, made under another name, or given up.
+Sends create calls. Failed calls are repeated, made under another name, or given up.
 
-:data:`COURSES` says how often, and what the launch has failed with then; so does ``docs/launch-failures.md``.
+:data:`COURSES` and ``docs/launch-failures.md`` have the number of repetitions, and the reason of the failed
+launch that follows.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ ALONE = 900.0
 """Seconds for which the calls of one launch fail, and the pods of others are created, until it has failed."""
 
 TOKEN_SHARE = 1 / 3
-"""Share of its validity after which a token is replaced when a create call is repeated. The rest is for the
-pod to start."""
+"""Share of a token's validity after which a repeated create call gets a fresh token. The rest is for the pod
+to start."""
 
 
 class Course(NamedTuple):
@@ -93,7 +94,7 @@ _OF_UPSTREAM = frozenset({Answer.QUOTA_EXCEEDED, Answer.MODIFIED})
 
 @define(kw_only=True, eq=False, repr=False, slots=False)
 class CreateRetries:
-    """Makes create calls, and says what follows those that fail."""
+    """Makes create calls, and decides what follows failed calls."""
 
     _registry: LaunchRegistry
     _commands: PodCommands
@@ -109,7 +110,7 @@ class CreateRetries:
 
     @cached_property
     def _configured(self) -> Mapping[Answer, float]:
-        """Return how often calls are repeated after the answers that are the configuration's to decide."""
+        """Return the configured number of repetitions of a call, for each answer that has one."""
         if self._retries is None:
             return {}
         return dict.fromkeys(_OF_UPSTREAM, math.inf if self._retries == UNLIMITED else self._retries)
@@ -118,8 +119,8 @@ class CreateRetries:
         """
         Ask for the creation of a launch's pod.
 
-        If it is asked for again after a while, the pod gets a fresh token. A pod that an earlier call has
-        created is found, and keeps the token that it was created with.
+        A repeated request gets a fresh token after a while. A pod that an earlier call has created is found,
+        and keeps its own token.
         """
         creation = _creation(launch)
         if not launch.token_made_at:
@@ -136,12 +137,12 @@ class CreateRetries:
         Decide what follows a create call that has failed, and when.
 
         If the API server is away or overloaded, the call is repeated for as long as no pod can be created. A
-        name that is taken is changed, once: a pod override can give each try and each phase of a task the
-        same one, and earlier pods may be kept. For the rest see :data:`COURSES`. No answer lets the count of
-        refusals begin anew: two that alternate would never come to an end.
+        taken name is changed, once: a pod override can give each try and each phase of a task the same name,
+        and earlier pods may be kept. For other answers see :data:`COURSES`. No answer resets the count of
+        refusals: two alternating answers would never come to an end.
         """
         creation = _creation(launch)
-        # First, so that a launch is given up and not forgotten if what is below raises an exception.
+        # First: if the code below raises an exception, the launch is given up, and not forgotten.
         creation.next_attempt = NextAttempt(self._clock(), final=error)
         creation.was_unclear |= error.leaves_open
         answer = answer_of(error)
@@ -150,7 +151,7 @@ class CreateRetries:
         if answer is Answer.NAME_TAKEN and not creation.is_renamed:
             taken = launch.name
             rename(launch, creation)
-            log.info("There is another pod %s; that of %s is created as %s", taken, launch.key, launch.name)
+            log.info("Pod name %s is taken; the pod of %s is created as %s", taken, launch.key, launch.name)
             creation.next_attempt = NextAttempt(self._clock())
         elif answer is Answer.TRANSIENT and not self._fails_alone(creation):
             self._wait(launch, error)
@@ -162,7 +163,7 @@ class CreateRetries:
             self._repeat(launch, error, creation.refusals, limit)
 
     def _is_held(self, launch: Launch, error: KubernetesApiError) -> bool:
-        """Note that a namespace has no admission; whether the launch is held for that, without a call."""
+        """Note that a namespace has no admission; return whether the launch is held, without a call."""
         failure = find_no_pod(launch.namespace, launch.name, CREATION_FAILED, message=str(error))
         admission = Dependency(DependencyKind.ADMISSION, launch.namespace)
         self._outages.failed(launch, admission, classify(failure).context)
@@ -172,7 +173,7 @@ class CreateRetries:
         return self._outages.hold_back(launch, creation.body)
 
     def repeat_later(self, launch: Launch) -> None:
-        """Repeat a call after a pause that would be given up, but for the worker, which runs."""
+        """Repeat a call after a pause instead of giving up: the worker runs."""
         self._wait(launch, _final_error(launch))
 
     def end(self, launch: Launch) -> None:
@@ -192,7 +193,7 @@ class CreateRetries:
         self._registry.end(launch, failure, self._clock())
 
     def _fails_alone(self, creation: Creation) -> bool:
-        """Return whether its calls have failed for long while the pods of others were created."""
+        """Return whether a launch's calls have failed for long while pods of other launches were created."""
         now, created = self._clock(), self._registry.created
         looked_at, others = creation.others
         if not creation.unanswered:

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Launches whose pods are still to be created: they wait until they are due, and their pods are built.
+Queues launches until they are due, and builds their pods.
 
-Two others wait here for the end of the pods before them: the report that a launch has failed, and a task
-instance without a job, which the scheduler queues again.
+Two other items wait for the end of earlier pods: the report of a failed launch, and a task instance without a
+job, which the scheduler queues again.
 
 All of this runs in the scheduler's thread. The Kubernetes thread makes the calls, and answers through the
 executor's inbox.
@@ -78,9 +78,9 @@ class NotLaunched:
     why: str | None = None
     """The failure to report; None if the task instance is not queued by this scheduler any more."""
     context: ExecutionContext | None = None
-    """The same for callbacks and the audit log; None if that is stored already."""
+    """The failure for callbacks and the audit log; None if the context is stored already."""
     error: Exception | None = None
-    """The exception because of which it cannot be handled."""
+    """The exception that keeps the launch from being handled."""
     runs: bool = False
     """Whether another worker has started its task instance, which is this scheduler's."""
 
@@ -128,7 +128,7 @@ class LaunchQueue:
         The job of an adopted launch is not known here. The scheduler then queues its task instance again, in
         the same try.
 
-        :param entry: what was decided about the launch that has failed; None if it has not
+        :param entry: the decision about the failed launch; None if the launch has not failed
         """
         ti_id = entry.next_ti_id if entry and entry.next_ti_id else launch.ti_id
         waiting = Waiting(
@@ -138,7 +138,7 @@ class LaunchQueue:
             previous_name=launch.name,
         )
         relaunch = Launch(key=launch.key, ti_id=ti_id, waiting=waiting)
-        # A worker that had begun its task had all that it was held for.
+        # A worker that had begun its task had the dependency for which its launch was held.
         if entry is None or entry.phase is Phase.LAUNCH:
             relaunch.held_for, relaunch.held_since = launch.held_for, launch.held_since
         self._registry.hold(relaunch)
@@ -147,8 +147,8 @@ class LaunchQueue:
         """
         Queue the report that a task instance has failed, until no pod of it can start any more.
 
-        :param launch: what has failed; it is followed again if its pod starts first
-        :param context: the same for callbacks and the audit log; None if the ledger has it
+        :param launch: the failed launch, which is followed again if its pod starts first
+        :param context: the failure for callbacks and the audit log; None if the ledger has the context
         """
         waiting = Waiting(job=None, is_relaunch=True, fails=why, context=context)
         self._registry.hold(Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting))
@@ -165,7 +165,7 @@ class LaunchQueue:
         def cannot(launch: Launch, error: Exception) -> None:
             not_launched.append(NotLaunched(launch, error=error))
 
-        # To hand back takes no time, and is committed when the rows are read.
+        # The return of a task instance takes no time, and is committed when the rows are read.
         due = sorted(self._due(self._clock()), key=lambda launch: not launch.is_handed_back)
         is_more, due = len(due) > CREATE_BATCH, due[:CREATE_BATCH]
         read = self._isolation.batch("launch", due, self._read, name=_key, give_up=cannot) if due else []
@@ -287,10 +287,10 @@ class LaunchQueue:
 
 def _record_reported(due: Sequence[Launch], session: Session) -> None:
     """
-    Write down what workers have said of the tries before these.
+    Record the reasons that workers have stored for the previous tries.
 
-    Usually that is done when their pods have ended, but they may take their time. The begin of the next try
-    removes the stored reasons.
+    Usually the reasons are recorded when the pods have ended, but a pod may end late. The start of the next
+    try removes the stored reasons.
     """
     before = [
         launch.key._replace(try_number=launch.key.try_number - 1)
@@ -313,7 +313,7 @@ def not_built(why: str) -> ExecutionContext:
 def _previous_run(
     launch: Launch, decided: LedgerEntry | None, failed: ExecutionContext | None
 ) -> StoredContext | None:
-    """Return how the run before has ended, for the worker of a launch."""
+    """Return the end of the previous run, for the worker of a launch."""
     if decided:
         explanation = decided.decision.explanation
         return StoredContext(launch.ti_id, launch.key.try_number, decided.context, explanation)
@@ -322,9 +322,9 @@ def _previous_run(
 
 def _undelivered(launch: Launch, entry: LedgerEntry) -> str:
     """
-    Describe a failure of this try that was decided on and not reported: the scheduler that decided has died.
+    Describe a failure of this try with a decision and without a report: the deciding scheduler has died.
 
-    A failure that was reported does not come here again: the next try has another number, and a cleared task
+    A reported failure does not come here again: the next try has another number, and a cleared task
     instance has another UUID.
     """
     log.warning("%s is not launched: its last launch has failed, and is not to be repeated", launch.key)

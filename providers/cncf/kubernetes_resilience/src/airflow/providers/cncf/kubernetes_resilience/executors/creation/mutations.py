@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Carries out what retry policies have decided to change in the launches of a try, nodes included.
+Applies the changes that retry policies have decided on to the launches of a try, nodes included.
 
 .. seealso::
     https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
@@ -50,7 +50,7 @@ def mutate(pod: V1Pod, worker: V1Container, mutations: Iterable[Mutation]) -> No
 
     :param pod: is changed, as its template and its task have it
     :param worker: its container that runs the task
-    :param mutations: what was decided after each launch before, oldest first
+    :param mutations: changes that were decided after each earlier launch, oldest first
     :raises ValueError: if an amount of memory is no quantity of Kubernetes
     """
     spec = pod.spec
@@ -73,7 +73,7 @@ def mutate(pod: V1Pod, worker: V1Container, mutations: Iterable[Mutation]) -> No
 
 def _increase(worker: V1Container, memory: MemoryIncrease, most: str | None) -> None:
     """
-    Raise what a container requests and what limits it; nothing that it does not state.
+    Raise the memory request and the memory limit of a container, as far as the container states them.
 
     :param most: what the containers of the pod may have together; None if that is not stated
     """
@@ -103,7 +103,7 @@ def _toleration(stated: Mapping[str, Any]) -> V1Toleration:
 
 def go_elsewhere(pod: V1Pod, last: LedgerEntry | None, suspects: Sequence[str]) -> None:
     """
-    Keep a pod away from nodes that are suspect, and more so from that on which the one before failed.
+    Keep a pod away from suspect nodes, and more so from the node on which the previous pod failed.
 
     The previous node counts only if so decided, and if the node exists.
     """

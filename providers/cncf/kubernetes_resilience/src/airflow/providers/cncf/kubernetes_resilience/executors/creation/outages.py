@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Launches that are held during the outage of a dependency.
+Holds launches during the outage of a dependency.
 
-:mod:`airflow_resilience.outages` knows what is away. A scheduler learns that from its own launches, and from
-the ledger when it starts.
+:mod:`airflow_resilience.outages` knows the outages. A scheduler learns of outages from its own launches, and
+from the ledger when it starts.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class _Known:
     announced: OutageState = OutageState.SUSPECTED
     """State in the log and the metrics."""
     logged: float = 0.0
-    """When the log has last said that it is away, on the executor's monotonic clock (seconds)."""
+    """Time of the last log line about the outage, on the executor's monotonic clock (seconds)."""
 
 
 @define(kw_only=True, eq=False, repr=False, slots=False)
 class Outages:
-    """Knows what is away, and which launches may be made."""
+    """Knows which dependencies are away, and which launches may be made."""
 
     _limits: OutageLimits
     """When an outage is assumed, and for how long launches are held."""
@@ -109,7 +109,7 @@ class Outages:
 
     def hold_back(self, launch: Launch, manifest: Mapping[str, Any]) -> bool:
         """
-        Hold a launch of which there is no pod, if what it needs is away; return whether it is held.
+        Hold a launch without a pod, if one of its dependencies is away; return whether the launch is held.
 
         :param manifest: of its pod
         """
@@ -144,7 +144,7 @@ class Outages:
 
     def _concerns(self, launch: Launch, dependency: Dependency, known: _Known) -> bool:
         """
-        Return whether what is said of a dependency is about a launch, too.
+        Return whether the failures for a dependency concern a launch, too.
 
         A quota has no room for the large pods of a Dag, and may have it for those of others. A webhook fails
         on the pods of one Dag.
@@ -155,7 +155,7 @@ class Outages:
     # ------------------------------------------------------------------ evidence
 
     def failed(self, launch: Launch, dependency: Dependency | None, context: ExecutionContext) -> None:
-        """Note that a launch has failed, for what and why."""
+        """Note the failure of a launch, with its dependency and its reason."""
         if dependency is None or not self._limits.threshold:
             return
         now = self._clock()
@@ -174,7 +174,7 @@ class Outages:
             self._got(launch, Dependency(kind, launch.namespace))
 
     def observed(self, launch: Launch, pod: PodFacts) -> None:
-        """Note what is seen of a launch's pod, before that is noted of the launch."""
+        """Note new facts of a launch's pod, before the launch has these facts."""
         # A launch may get what it was held for when the outage is forgotten.
         if not (self._known or launch.held_since):
             return
@@ -283,7 +283,7 @@ class Outages:
             return
         self._next_query = now + BEGINNINGS_INTERVAL
         at = datetime.now(UTC)
-        # Workers of other executors are elsewhere, and may reach what those in pods do not.
+        # Workers of other executors run elsewhere, and may reach Airflow's API server when pods do not.
         begun = (*self._registry.in_state(LaunchState.PENDING), *self._registry.in_state(LaunchState.STARTED))
         ti_ids = {launch.ti_id for launch in begun}
         with create_session(scoped=False) as session:
@@ -297,7 +297,7 @@ class Outages:
 
     def restore(self) -> None:
         """
-        Learn from the ledger what is away, once.
+        Learn the outages from the ledger, once.
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is asked again then
         """
@@ -344,11 +344,11 @@ class Outages:
                 )
                 listeners.call("on_outage_opened", dependency=str(dependency), execution_context=context)
             case OutageState.RECOVERING:
-                log.info("%s is back, after %.0f s; %d held launches go", dependency, lasted, held)
+                log.info("%s is back after %.0f s; %d held launches are released", dependency, lasted, held)
             case OutageState.EXHAUSTED:
                 log.warning(
-                    "%s is away for %.0f s, and is waited for no longer: %d held launches go, and retry"
-                    " policies decide about their failures",
+                    "%s is away for %.0f s, and is waited for no longer: %d held launches are released,"
+                    " and retry policies decide about their failures",
                     dependency,
                     lasted,
                     held,

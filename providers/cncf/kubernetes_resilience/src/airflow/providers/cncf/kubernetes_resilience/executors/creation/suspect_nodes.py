@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Nodes on which launches fail while others start elsewhere: every launch prefers other nodes.
+Finds nodes on which launches fail while others start elsewhere: every launch prefers other nodes.
 
 A scheduler learns that from its own launches, and from the ledger when it starts. Nothing is done to a node,
 and none is excluded: a wrong suspicion costs a worse place.
@@ -47,7 +47,7 @@ class _Node:
     failures: dict[Hashable, float] = field(default_factory=dict)
     """When the launch of each task instance has failed last on it."""
     started_at: float = -inf
-    """When a launch has started last on it that has not failed since."""
+    """Time of the last start on the node, of a launch that has not failed since."""
     started: str | None = None
     """The id of that launch."""
 
@@ -71,7 +71,7 @@ class SuspectNodes:
         self._is_restored = not timeout
 
     def names(self) -> Sequence[str]:
-        """Return the names of the nodes to prefer others to, the latest ones if there are many."""
+        """Return the names of suspect nodes, the latest ones if there are many."""
         return list(self._suspects)[-MOST_NAMES:]
 
     def is_suspect(self, node: str | None) -> bool:
@@ -95,11 +95,11 @@ class SuspectNodes:
         self._judge(node)
 
     def observed(self, launch: Launch, pod: PodFacts) -> None:
-        """Note what is seen of a launch's pod, before that is noted of the launch."""
+        """Note new facts of a launch's pod, before the launch has these facts."""
         if not self._timeout or pod.node is None or not pod.has_started:
             return
         before = launch.facts
-        # Of a pod that was adopted it is not known what is new.
+        # New and old facts of an adopted pod are indistinguishable.
         if before.has_started if before else not launch.token_made_at:
             return
         now = self._clock()

@@ -33,8 +33,8 @@ class OrphanCollector:
     """
     Deletes or labels the pods of dead schedulers that no task needs.
 
-    A pod whose worker has ended or has not started may still be adopted, and what its task instance's row
-    says may depend on it. The pod is left behind if its try is over, or goes on without it. A pod whose
+    A pod whose worker has ended or has not started may still be adopted, and its task instance's state may
+    depend on the pod. No task needs the pod if its try is over, or goes on without the pod. A pod whose
     worker runs ends by itself, and one without a row may be that of another deployment in the namespace.
     """
 
@@ -93,8 +93,8 @@ def read_living(*, but: int | None, session: Session) -> set[int]:
     """
     Return the jobs of the schedulers that are alive.
 
-    Alive is whose heartbeat is not older than ``[scheduler] scheduler_health_check_threshold``, as it is
-    for Airflow when it looks for orphaned task instances.
+    A scheduler is alive if its heartbeat is not older than ``[scheduler] scheduler_health_check_threshold``,
+    as in Airflow's search for orphaned task instances.
 
     :param but: the job that asks
     """

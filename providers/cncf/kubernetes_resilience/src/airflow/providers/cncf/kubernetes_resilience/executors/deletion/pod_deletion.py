@@ -53,7 +53,7 @@ that, a pod may be missing because the call is still under way.
 """
 
 UNKNOWN_VERSION = "0"
-"""A resourceVersion that no pod has: it is not known at which one a pod had not started. It is read first."""
+"""A resourceVersion that no pod has, for a pod without a known unstarted version: the pod is read first."""
 
 QUIET_SECONDS = 0.5
 """Seconds without a message about a pod after which pods that have ended are cleaned up."""
@@ -91,10 +91,10 @@ class PodDeletion:
         """
         Delete or keep a pod whose worker has ended, as configured, in a later turn of the scheduler's loop.
 
-        A scheduler that is killed before it has read what was reported of a pod then leaves one behind that
-        its successor still sees.
+        So the successor of a scheduler that is killed before it has read the messages about a pod still sees
+        the pod.
 
-        :param failed: whether its launch has, though the pod does not say so
+        :param failed: whether the launch has failed, though the pod does not show the failure
         """
         failed = failed or pod.phase == "Failed" or pod.has_lost_worker
         command: Command = StopAndKeepPod(pod.ref) if pod.lingers else MarkPodDone(pod.ref)
@@ -116,7 +116,7 @@ class PodDeletion:
         """
         Clean up the pods that have ended before this turn, if it is quiet or they have waited for long.
 
-        :param last_message: when there was one, on the executor's monotonic clock (seconds)
+        :param last_message: time of the last message, on the executor's monotonic clock (seconds)
         """
         now = self._clock()
         is_quiet = now - last_message >= QUIET_SECONDS
@@ -127,7 +127,7 @@ class PodDeletion:
         """
         Clean up all pods whose end the scheduler has read.
 
-        :param turn_began: when the last turn did, on the executor's monotonic clock (seconds)
+        :param turn_began: start of the last turn, on the executor's monotonic clock (seconds)
         """
         self._clean_up_ended(turn_began, self._ended.items())
 
@@ -161,16 +161,16 @@ class PodDeletion:
 
     def give_up(self, launch: Launch, pod: PodFacts, *, unless_adopted: bool = False) -> None:
         """
-        Delete a pod that does not start, unless it has by then. The next launch of the key waits for it.
+        Delete a pod unless it has started by then. The next launch of the key waits for the deletion.
 
-        :param pod: what was known of it when that was decided
+        :param pod: the facts of the pod at the time of the decision
         :param unless_adopted: whether it also stays if it has another scheduler's label by then
         """
         before = self._registry.find_departing(pod)
         was_revoked = before is not None and before.ref is None and not before.may_come_back
         if pod.resource_version is None or was_revoked:
             self.delete(launch, pod, DeletePod(pod.ref))
-        elif before is None or before.ref is None:  # else it goes already, maybe whatever it does
+        elif before is None or before.ref is None:  # else its deletion is requested, maybe unconditionally
             label = self._commands.own_label if unless_adopted else None
             self.delete(launch, pod, DeletePod(pod.ref, pod.resource_version, label))
 
@@ -198,9 +198,9 @@ class PodDeletion:
 
     def accepted(self, ref: PodRef, grace_seconds: float) -> None:
         """
-        Note that the API server has accepted the deletion of a pod, which is known as its launch's.
+        Note that the API server has accepted the deletion of a launch's known pod.
 
-        :param grace_seconds: that the pod is given; they count from now, which is later than they do
+        :param grace_seconds: the pod's grace period, counted from now; the API server's count began earlier
         """
         launch = self._registry.departing(ref.uid)
         if launch and launch.ref and launch.deletion:
@@ -236,7 +236,7 @@ class PodDeletion:
             self._registry.gone(launch_id)
 
     def look_again(self, launch: Launch, seen: PodRef) -> None:
-        """Look for the pod of a launch that was given up before its creation was known: it has been seen."""
+        """Look for the seen pod of a launch that was given up before its creation was known."""
         if (deletion := launch.deletion) and deletion.command:
             deadline = self._clock() + DELETION_TIMEOUT
             self._registry.supersede(launch, replace(deletion, deadline=deadline, seen=seen))

@@ -78,17 +78,17 @@ class StaleEventFilter:
     _create_retries: CreateRetries
     """Takes create calls that have failed."""
     _outages: Outages
-    """Learn what has been created, and has started."""
+    """Learn of created and of started pods."""
     _suspect_nodes: SuspectNodes
-    """Learn what has started."""
+    """Learn of started pods."""
     _isolation: Isolation
     _clock: Callable[[], float]
     _due: dict[Launch, float] = field(factory=dict, init=False)
     """When the next deadline of a launch is."""
     _early: dict[str, tuple[TaskInstanceKey, Message]] = field(factory=dict, init=False)
     """
-    What waits for an adoption, with whose it is: the last observation of each pod that may be adopted, by
-    UID, and the pods of creations that were cancelled, by launch id.
+    Messages that wait for an adoption, each with its task instance: the last observation of each pod that may
+    be adopted, by UID, and the pods of cancelled creations, by launch id.
     """
 
     def receive(self, message: Message) -> None:
@@ -119,12 +119,12 @@ class StaleEventFilter:
         self._observe(launch, pod, gone=False)
 
     def follow_adopted(self, launch: Launch, pod: PodFacts) -> None:
-        """Follow a launch that was adopted. If that fails, its pod may still have ended for certain."""
+        """Follow an adopted launch. If following fails, the end of its pod may still be certain."""
         if not self._isolation.attempt("adopt", launch.key, self.follow, launch, pod):
             self._isolation.run("adopt", self.misread, PodObservation(pod))
 
     def heard(self, update: PodUpdate, pod: PodFacts) -> None:
-        """Handle a message about a pod that is not a current launch's."""
+        """Handle a message about a pod without a current launch."""
         launch = self._superseded.heard(update, pod)
         if launch is None:
             return
@@ -156,8 +156,8 @@ class StaleEventFilter:
         """
         Note the heartbeat timeout of a current launch's worker.
 
-        If the informer has not seen its pod yet, it would not notice that the pod is gone. The API server is
-        asked first. Airflow guesses again, and by then that is known.
+        An informer that has not seen the pod yet would not notice its end, so the API server is asked first.
+        Airflow guesses again, and by then the answer is known.
         """
         if launch.confirm_at is not None and not launch.was_asked:
             self._expect(launch, 0.0)
@@ -170,7 +170,7 @@ class StaleEventFilter:
                 raise
 
     def misread(self, message: Message) -> None:
-        """Use what is certain in a message that could not be handled: that a pod has ended."""
+        """Use the certain fact in a message that could not be handled: the end of a pod."""
         match message:
             case PodConfirmed(ref, None):
                 launch, facts = self._registry.current(ref.uid), PodFacts(ref, {}, {})

@@ -127,7 +127,7 @@ class Recorder:
     _token_validity: float
     """Of a worker's token, seconds."""
     _outages: Outages
-    """Learn what launches have failed for, and say what is away."""
+    """Learn for which dependencies launches have failed, and say which dependencies are away."""
     _suspect_nodes: SuspectNodes
     """Learn on which nodes, and say which are suspect."""
     _job_id: int | None
@@ -174,7 +174,7 @@ class Recorder:
 
     def read_decided(self, gone: Sequence[Launch], session: Session) -> list[Settled]:
         """
-        Return what was decided about launches whose task instance has another UUID since.
+        Return the decisions about launches whose task instance has another UUID since.
 
         The commit had no answer, or what follows it has failed.
         """
@@ -189,7 +189,7 @@ class Recorder:
 
     def record_taken_back(self, launch: Launch) -> None:
         """
-        Write down what has kept the worker of a launch from starting that Airflow takes back, and commit.
+        Record the obstacle to the start of a launch that Airflow takes back, and commit.
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take it
         """
@@ -210,7 +210,7 @@ class Recorder:
         return launch.failure is None or bool(self._policies.infrastructure_budget(profile))
 
     def _stands(self, launch: Launch, phase: Phase, row: TaskInstanceRow | None) -> bool:
-        """Whether, under the row's lock, the task is as far as it was, and is this scheduler's."""
+        """Return whether the task is still in its phase, and this scheduler's, under the row's lock."""
         if phase is Phase.LAUNCH:
             return awaits_launch(row, launch.key, job_id=self._job_id)
         return runs_in_its_pod(launch, row, job_id=self._job_id)
@@ -218,7 +218,7 @@ class Recorder:
     def _look_up(
         self, launch: Launch, phase: Phase, histories: Histories, profile: TaskProfile
     ) -> Settled | _New:
-        """Return what the ledger says was decided about a failure, or what there is to decide."""
+        """Return the decision about a failure in the ledger; without one, the failure to decide about."""
         if phase is Phase.LAUNCH:
             history = histories.launches
             failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch, history)

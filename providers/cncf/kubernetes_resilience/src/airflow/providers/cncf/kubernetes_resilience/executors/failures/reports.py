@@ -55,7 +55,7 @@ class Reports:
         :raises DatabaseAwayError: if the database does not answer
         """
         until = self._clock() + REPORT_TIMEOUT
-        # A guess of the scheduler says nothing of why: it guesses again if it still hears nothing by then.
+        # A guess of the scheduler has no text, and is repeated while the worker's heartbeat is missing.
         failed = [key for key in events if _reports(events, key, TaskInstanceState.FAILED) and events[key][1]]
         found = self._isolation.batch("report", failed, self._read_states)
         if any(_reports(events, key, TaskInstanceState.SUCCESS) for key in events):

@@ -113,7 +113,7 @@ def has_expired_token(launch: Launch, now: float, validity: float) -> bool:
     Return whether the token of a launch's worker has expired, or had when the worker has ended.
 
     This scheduler knows when it has made a token. The pod's age counts too: the pod may have been created by
-    an earlier call, with an earlier token. Two clocks tell the age of a pod that waits, so that it is at most
+    an earlier call, with an earlier token. Two clocks measure the age of a waiting pod, so the age is at most
     that of the first token.
 
     :param validity: of a token, seconds

@@ -4,10 +4,9 @@
 Settles pods that are not the pod of a current launch.
 
 A superseded launch has another in its place, or none, and its pod is to go: that is a decision, which neither
-the pod nor its task instance's row shows. Of other pods this scheduler knows nothing but what they say, and
-rows. A pod's label does not say whose it is: the official executor labels a pod before its adoption is
-committed, which may be rolled back. A scheduler that was paused may label a pod after another one has adopted
-it.
+the pod nor its task instance's row shows. Of other pods this scheduler knows only their manifests, and rows.
+A pod's label does not say whose it is: the official executor labels a pod before its adoption is committed,
+which may be rolled back. A scheduler that was paused may label a pod after another one has adopted it.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ class Step(Enum):
     CONFIRM = auto()
     """The API server is asked whether it exists."""
     FIND = auto()
-    """It is looked for by the name that its create call had: what was seen may be from long ago, and another
-    scheduler may have adopted it since."""
+    """The pod is looked for by the name in its create call: the message may be old, and another scheduler may
+    have adopted the pod since."""
     DELETE = auto()
     """If its launch was revoked, in any case, else unless it has started."""
     TAKE_BACK = auto()
@@ -80,8 +79,8 @@ class Step(Enum):
     CLEAN_UP = auto()
     """It has ended; it is deleted or kept, as configured."""
     ASK_WHOSE = auto()
-    """The row is asked whose it is: it has another scheduler's label, which an adoption may have left that
-    has failed."""
+    """The row is asked whose the pod is: the pod has another scheduler's label, perhaps of a failed
+    adoption."""
     ASK_WHO_COUNTS = auto()
     """The row is asked whose it is: its worker has ended, and another scheduler may have to count that, or it
     has not started, and its launch is not known here."""
@@ -91,7 +90,7 @@ def judge_superseded(
     update: PodUpdate, pod: PodFacts, launch: Launch | None, replacement: Launch | None, *, is_labelled: bool
 ) -> Step:
     """
-    Return what is to be done about a pod that is not a current launch's.
+    Return the step for a pod that is not the pod of a current launch.
 
     :param launch: the superseded launch whose pod it is; None if it is none's, or is waited for no longer
     :param replacement: the current launch of the same task instance
@@ -120,7 +119,7 @@ def judge_superseded(
 def _judge_what_stays(
     update: PodUpdate, pod: PodFacts, launch: Launch | None, replacement: Launch | None
 ) -> Step:
-    """Return what is to be done about a pod that nobody deletes now, or that goes already."""
+    """Return the step for a pod that nobody deletes now, or whose deletion is under way."""
     has_ended = pod.is_terminal or (pod.lingers and not pod.deletion_timestamp)
     # The decision about a failed create call stands if its pod has ended before it was found.
     if launch and launch.may_come_back and not (launch.ref is None and pod.is_terminal):

@@ -34,7 +34,7 @@ class DeletePod:
     """A resource version at which the pod had not started, or one that no pod has: a pod that has started by
     the time of the deletion stays, which is answered by ``PodNotDeleted``. None to delete it in any case."""
     scheduler_label: str | None = None
-    """The scheduler's label without which it stays too, since it was adopted by then. None for any; with a
+    """The scheduler's label without which the pod stays too, as an adopted pod. None for any label; with a
     resource version only."""
 
     @property
@@ -99,7 +99,7 @@ class PodCommands:
     """
     Sends commands to the Kubernetes thread, and does not wait for them.
 
-    A command that cannot be handed over because the thread is down is kept until it is up again.
+    A command that cannot be handed over to a crashed thread is kept until the thread is up again.
 
     :param own_labels: by which the pods of this scheduler and executor are selected
     """

@@ -138,9 +138,9 @@ class Creation:
     unanswered: int = 0
     """Number of its failures by an API server that was unavailable or overloaded."""
     alone: float = 0.0
-    """For how long it has failed so while the pods of others were created, seconds."""
+    """Seconds of such failures while pods of other launches were created."""
     others: tuple[float, int] = (0.0, 0)
-    """When that was last looked at, on the executor's monotonic clock, and how many there were."""
+    """Time of the last look at these pods, on the executor's monotonic clock, and their number."""
     refusals: int = 0
     """Number of its refusals and repetitions."""
     rejections: int = 0
@@ -224,7 +224,7 @@ class Launch:
     token_made_at: float = 0.0
     """When its workload's token was made, or a little later."""
     first_token_at: float = 0.0
-    """The same of the first of these tokens: an earlier call may have created the pod with that."""
+    """When the first of these tokens was made: an earlier call may have created the pod with that token."""
     deletion: Deletion | None = None
     """Once it is superseded, until its pod is gone or is waited for no longer."""
     ref: PodRef | None = None
@@ -255,9 +255,9 @@ class Launch:
     has_survived: bool = False
     """Whether its pod was given up and has started all the same."""
     held_for: Dependency | None = None
-    """Dependency for which the launch is or was held last, or the launch before it; None if neither was."""
+    """Dependency for which this launch, or the previous one, is or was held last; None if neither was."""
     held_since: float = 0.0
-    """When it was held first, or the launch before it; 0 if none was, or if it has what it was held for."""
+    """When this launch, or the previous one, was held first; 0 if neither was, or the dependency is there."""
     has_siblings: bool = False
     """Whether its task instance may have had more pods than its number says."""
 
@@ -366,7 +366,7 @@ class Launch:
 
 def launch_of(orphan: Orphan, pod: PodFacts, *, has_siblings: bool) -> Launch:
     """
-    Return what a pod that was found is the launch of.
+    Return the launch of a found pod.
 
     :param has_siblings: whether the task instance may have other pods too
     """

@@ -123,7 +123,7 @@ class LaunchRegistry:
 
     def suspend(self, launch: Launch, dependency: Dependency, now: float) -> None:
         """
-        Note that a launch which has waited is held, or one of which it is certain that it has no pod.
+        Note that a waiting launch, or a launch without a pod for certain, is held.
 
         :param dependency: unavailable dependency
         """
@@ -246,7 +246,7 @@ class LaunchRegistry:
             raise IllegalTransitionError(f"{launch.key}: launch {launch.launch_id} is not the current one")
 
     def _refer(self, launch: Launch, ref: PodRef) -> None:
-        # Also if it is equal to the one that was there: the informer has this one, and one is enough to keep.
+        # Also if the references are equal: the informer has this one, and one copy is enough to keep.
         if launch.ref is ref:
             return
         if launch.ref:

@@ -295,7 +295,7 @@ def _row(values: Sequence[Any]) -> TaskInstanceRow:
 
 def read_last_beginning(ti_ids: Collection[str], at: datetime, *, session: Session) -> datetime | None:
     """
-    Return when the worker has begun that was the last to, of those that run, by that worker's clock.
+    Return the last start among the running workers, by the clock of the worker that has started last.
 
     :param ti_ids: of whose workers
     :param at: now; a clock that is ahead would have its worker begin again and again
