@@ -43,8 +43,8 @@ def recovering(now: float = 21.0) -> Outage:
     return outage
 
 
-def holds(outage: Outage, launch_id: str = "another", *, was_released: bool = False, held: int = 1) -> bool:
-    return outage.holds(launch_id, was_released=was_released, are_held=held > 0)
+def holds(outage: Outage, launch_id: str = "another", *, was_resumed: bool = False, held: int = 1) -> bool:
+    return outage.holds(launch_id, was_resumed=was_resumed, are_held=held > 0)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_held_launches_go_at_a_rate_that_doubles() -> None:
 def test_a_new_launch_waits_behind_those_that_are_held() -> None:
     outage = recovering()
     assert holds(outage)
-    assert not holds(outage, was_released=True)
+    assert not holds(outage, was_resumed=True)
     assert not holds(outage, held=0)
 
 

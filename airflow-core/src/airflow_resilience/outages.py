@@ -181,18 +181,18 @@ class Outage:
             else:
                 self._release(OutageState.EXHAUSTED, now)
 
-    def holds(self, launch_id: str, *, was_released: bool, are_held: bool) -> bool:
+    def holds(self, launch_id: str, *, was_resumed: bool, are_held: bool) -> bool:
         """
         Say whether a launch that needs the dependency has to wait.
 
-        :param was_released: whether the launch was held and then released
+        :param was_resumed: whether the launch was held and then resumed
         :param are_held: whether other launches wait
         """
         match self.state:
             case OutageState.OPEN:
                 return launch_id != self.probe
             case OutageState.RECOVERING:
-                return are_held and not was_released
+                return are_held and not was_resumed
             case _:
                 return False
 

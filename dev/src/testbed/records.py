@@ -146,7 +146,7 @@ class Run:
         """
         Return what has become of each task instance so far.
 
-        The states are read first: of a task instance that has ended, all the rest is there by then.
+        States are read first: pods, code and ledger of an ended task instance are complete by then.
         """
         task_instances = self._task_instances()
         pods = Counter(TaskId(entry.task_id, entry.map_index) for entry in self.all_pods())

@@ -271,7 +271,7 @@ def delete_what_was_created_without_an_answer(patch):
     def delete(self, message):
         pod = message.facts or PodFacts(message.ref, {}, {LAUNCH_ID_ANNOTATION: message.launch_id})
         labels = {**pod.labels, SCHEDULER_LABEL: self._commands.own_label}
-        self.heard(PodUpdate.CREATED, replace(pod, labels=labels))
+        self.note_update(PodUpdate.CREATED, replace(pod, labels=labels))
 
     patch.setattr(StaleEventFilter, "_created_in_vain", delete)
 
@@ -328,7 +328,7 @@ def take_a_label_for_ownership(patch):
 
 
 @found_by(execution_histories.test_a_guess_is_made_while_another_scheduler_adopts, "I1")
-def put_away_what_others_have_adopted(patch):
+def clean_up_what_others_have_adopted(patch):
     """Delete the pod of a launch that counted as lost, though another scheduler has adopted it."""
     patch.setattr(judge.Settled, "leaves_pod", False)
 
@@ -347,12 +347,12 @@ def report_what_may_start(patch):
 
 @found_by(histories.test_a_pod_ends_under_the_eyes_of_a_scheduler_that_does_not_have_its_task_instance)
 def tidy_up_after_others(patch):
-    """Put every failed pod away that has this scheduler's label, whoever has its task instance."""
+    """Clean every failed pod up that has this scheduler's label, whoever has its task instance."""
     patch.setattr(SupersededPods, "_is_elsewhere", lambda *args: False)
 
 
 @found_by(histories.test_relabels_are_carried_out_after_another_scheduler_has_adopted, started=False)
-def let_go_of_what_is_relabelled(patch):
+def release_relabelled_launches(patch):
     """Forget a launch whose pod has got another scheduler's label, whoever has queued its task instance."""
     patch.setattr(TaskSnapshot, "owner", None)
 
@@ -541,8 +541,8 @@ def charge_nothing(patch):
     replacement="waits",
     crashes=False,
 )
-def let_go_of_late_starts(patch):
-    """Let go of a task if a worker that has ended has its start carried out late."""
+def release_late_starts(patch):
+    """Release a task if a worker that has ended has its start carried out late."""
     patch.setattr(RunningWorkers, "_find_running", lambda *args: None)
 
 
@@ -565,7 +565,7 @@ def charge_what_is_free(patch):
 
 @found_by(outage_histories.test_a_registry_stays_away, "I5")
 def hold_for_ever(patch):
-    patch.setattr(outages.Outages, "_release_held", lambda *args: None)
+    patch.setattr(outages.Outages, "_resume_held", lambda *args: None)
 
 
 @found_by(outage_histories.test_what_is_held_is_cleared, "I5")

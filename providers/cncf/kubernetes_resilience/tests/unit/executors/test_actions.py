@@ -37,7 +37,7 @@ def not_launched(harness, queued_ti, monkeypatch):
     harness.set_state(tis[2], "running", hostname="another-pod")
     orphan = tis[3]
     harness.executor.running.add(orphan.key)
-    harness.executor._registry.hold(Launch(orphan.key, str(orphan.id), waiting=Waiting(job=None)))
+    harness.executor._registry.make_current(Launch(orphan.key, str(orphan.id), waiting=Waiting(job=None)))
     return tis
 
 

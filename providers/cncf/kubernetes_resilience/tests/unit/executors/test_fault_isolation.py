@@ -308,7 +308,7 @@ def test_a_message_that_cannot_be_read_is_not_the_end_of_what_it_is_about(play, 
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(Adopter, "forget"), (Official, "execute_async")], ids=["job", "workload"]
+    ("owner", "name"), [(Adopter, "abandon"), (Official, "execute_async")], ids=["job", "workload"]
 )
 def test_what_cannot_be_taken_in(play, poison, counted, owner, name):
     poison(owner, name, play.tis[BAD])
@@ -442,7 +442,7 @@ def test_pods_that_had_ended_when_their_launches_were_called_off(play, counted, 
     assert counted == (["retire"] if lost else [])
 
 
-@pytest.mark.parametrize("step", [(SupersededPods, "heard"), (SupersededPods, "_delete")])
+@pytest.mark.parametrize("step", [(SupersededPods, "note_update"), (SupersededPods, "_delete")])
 def test_what_was_heard_of_pods_whose_adoption_is_called_off(play, successor, poison, counted, step):
     pods = play.queue().answer()
     play.turn()

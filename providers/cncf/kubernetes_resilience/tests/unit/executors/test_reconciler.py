@@ -144,7 +144,7 @@ def test_waiting_relaunches_are_looked_at_over_several_turns(many, queued_ti):
     registry = harness.executor._registry
     for ti in tis:
         waiting = Waiting(KubernetesJob(ti.key, [], None, None, None), not_before=1e9, is_relaunch=True)
-        registry.hold(Launch(ti.key, str(ti.id), waiting=waiting))
+        registry.make_current(Launch(ti.key, str(ti.id), waiting=waiting))
     for ti in tis:
         harness.set_state(ti, "failed")
     harness.clock.advance(CHECK_INTERVAL)

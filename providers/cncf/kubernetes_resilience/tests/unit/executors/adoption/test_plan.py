@@ -255,17 +255,17 @@ def test_each_pod_has_one_fate_and_the_order_of_the_list_none(
     assert ages == [(item.created, item.launch_number) for item in again.current.values()]
 
 
-def test_odd_pod_is_left_out_and_the_plan_says_whose_it_is() -> None:
+def test_unreadable_pod_is_left_out_and_the_plan_says_whose_it_is() -> None:
     nobody, ours = (
-        replace(pod("x"), annotations=Odd(uuid=None)),
-        replace(pod("y"), annotations=Odd(uuid="ti-2")),
+        replace(pod("x"), annotations=Unreadable(uuid=None)),
+        replace(pod("y"), annotations=Unreadable(uuid="ti-2")),
     )
     found = plan_adoption({KEY: orphan()}, [nobody, ours, pod("a")])
     assert (found.current[KEY].ref.name, found.unreadable) == ("a", {None, "ti-2"})
     assert plan_adoption({KEY: orphan()}, [pod("a")]).unreadable == set()
 
 
-class Odd(dict[str, str]):
+class Unreadable(dict[str, str]):
     """Annotations that cannot be read, but for a task instance's UUID."""
 
     def __init__(self, *, uuid: str | None) -> None:

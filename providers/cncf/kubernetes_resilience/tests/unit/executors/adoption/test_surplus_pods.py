@@ -18,6 +18,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 
 from ....support import manifests as m
+from ....support.harness import OTHER_JOB
 from .test_adopter_outage import try_again
 
 AWAY = ConnectionFailedError("refused")
@@ -179,7 +180,7 @@ def test_the_pod_of_the_phase_before_is_watched_until_it_has_ended(begun, succes
 
 def test_one_that_is_offered_again_is_adopted_after_all(revoked):
     heir, ti, pod = revoked
-    heir.set_state(ti, "queued", queued_by_job_id=ti.queued_by_job_id + 1000)
+    heir.set_state(ti, "queued", queued_by_job_id=OTHER_JOB)
     heir.adopt(ti)
     assert pod.labels["airflow-worker"] == heir.label
     try_again(heir)

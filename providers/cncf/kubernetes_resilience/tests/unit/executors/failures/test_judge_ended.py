@@ -19,6 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     DELETION_OVERDUE,
+    HEARTBEAT_TIMEOUT,
     PodFailure,
     find_failure,
 )
@@ -36,6 +37,7 @@ GIVEN_UP = find_failure(read_pod(m.image_pull_error()), given_up_reasons=("ErrIm
 OVERDUE = PodFailure(
     DELETION_OVERDUE, read_pod(m.pod("Running", [m.base(m.running())], deleted=True)), alive=True
 )
+SILENT = PodFailure(HEARTBEAT_TIMEOUT, read_pod(m.alive()), alive=True)
 
 
 def row(
@@ -63,29 +65,30 @@ def report(state: str | None) -> Assessment:
     return Report(state)
 
 
-TABLE: dict[str | None, tuple[Assessment, Assessment, Assessment]] = {
-    # state: the pod succeeded; failed; was given up on
-    "queued": (LAUNCH_FAILURE, LAUNCH_FAILURE, LAUNCH_FAILURE),
-    "running": (EXECUTION_FAILURE, EXECUTION_FAILURE, KEEP),
-    "restarting": (report("restarting"), report("failed"), KEEP),
+TABLE: dict[str | None, tuple[Assessment, Assessment, Assessment, Assessment]] = {
+    # state: the pod succeeded; failed; was given up on; its worker is silent
+    "queued": (LAUNCH_FAILURE,) * 4,
+    "running": (EXECUTION_FAILURE, EXECUTION_FAILURE, KEEP, EXECUTION_FAILURE),
+    "restarting": (report("restarting"), report("failed"), KEEP, KEEP),
     # The worker has reported, or somebody has decided otherwise: the pod has no say in it any more.
-    "success": (report("success"),) * 3,
-    "failed": (report("failed"),) * 3,
-    "skipped": (report("skipped"),) * 3,
-    "up_for_retry": (report("up_for_retry"),) * 3,
-    "up_for_reschedule": (report("up_for_reschedule"),) * 3,
-    "deferred": (report("deferred"),) * 3,
-    "awaiting_input": (report("awaiting_input"),) * 3,
-    "scheduled": (report("scheduled"),) * 3,
-    "upstream_failed": (report("upstream_failed"),) * 3,
-    "removed": (report("removed"),) * 3,
-    None: (report(None),) * 3,
+    "success": (report("success"),) * 4,
+    "failed": (report("failed"),) * 4,
+    "skipped": (report("skipped"),) * 4,
+    "up_for_retry": (report("up_for_retry"),) * 4,
+    "up_for_reschedule": (report("up_for_reschedule"),) * 4,
+    "deferred": (report("deferred"),) * 4,
+    "awaiting_input": (report("awaiting_input"),) * 4,
+    "scheduled": (report("scheduled"),) * 4,
+    "upstream_failed": (report("upstream_failed"),) * 4,
+    "removed": (report("removed"),) * 4,
+    None: (report(None),) * 4,
 }
 ENDS: tuple[tuple[str, PodFailure | None, int], ...] = (
     ("succeeded", None, 0),
     ("failed", FAILED, 1),
     ("given up on", GIVEN_UP, 2),
     ("deletion overdue", OVERDUE, 2),
+    ("silent", SILENT, 3),
 )
 
 
@@ -159,8 +162,9 @@ def test_what_runs_and_is_another_schedulers_is_released(failure: PodFailure | N
         (FAILED, report("failed"), Release("scheduler job 8 has it", leaves_pod=True)),
         (OVERDUE, KEEP, KEEP),
         (GIVEN_UP, report("failed"), Release("scheduler job 8 has it", leaves_pod=False)),
+        (SILENT, report("failed"), Release("scheduler job 8 has it", leaves_pod=False)),
     ],
-    ids=["succeeded", "failed", "deletion overdue", "given up on"],
+    ids=["succeeded", "failed", "deletion overdue", "given up on", "silent"],
 )
 def test_task_that_was_cleared_while_it_ran_waits_for_the_end_of_its_worker(
     failure: PodFailure | None, here: Assessment, elsewhere: Assessment
@@ -175,7 +179,7 @@ def test_task_that_was_cleared_while_it_ran_waits_for_the_end_of_its_worker(
 # ------------------------------------------------------------------------------------------ who won the start
 
 
-@pytest.mark.parametrize("failure", [FAILED, GIVEN_UP, OVERDUE])
+@pytest.mark.parametrize("failure", [FAILED, GIVEN_UP, OVERDUE, SILENT])
 @pytest.mark.parametrize("state", ["running", "restarting"])
 def test_task_that_runs_in_an_earlier_pod_is_not_failed(failure: PodFailure, state: str) -> None:
     assessment = assessed(failure, row(state, hostname=SIBLING))

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The pod of a launch carries the label of another scheduler."""
+"""Pods that another scheduler has labelled, or whose task instance another scheduler has."""
 
 from __future__ import annotations
 
@@ -137,11 +137,11 @@ def test_a_pod_that_was_adopted_stays_until_the_adoption_is_committed(harness, q
 
 
 @pytest.mark.parametrize(
-    ("state", "is_put_away"),
+    ("state", "is_marked_done"),
     [("queued", False), ("running", False), ("deferred", False), ("success", True), ("up_for_retry", True)],
 )
 def test_a_failed_pod_of_another_schedulers_task_instance_is_left_to_it(
-    harness, queued_ti, state, is_put_away
+    harness, queued_ti, state, is_marked_done
 ):
     """It has this scheduler's label since an adoption that was rolled back."""
     ti = queued_ti()
@@ -149,11 +149,11 @@ def test_a_failed_pod_of_another_schedulers_task_instance_is_left_to_it(
     harness.set_state(ti, state, queued_by_job_id=OTHER_JOB)
     harness.observe(stray, m.worker_error())
     harness.quiet()
-    assert ((stray.ref,) in harness.runtime.take("mark_done")) is is_put_away
+    assert ((stray.ref,) in harness.runtime.take("mark_done")) is is_marked_done
     assert harness.ledger(ti) == []
 
 
-def test_a_failed_pod_is_put_away_when_its_task_instance_is_nobodys_any_more(harness, launched):
+def test_a_failed_pod_is_marked_done_when_its_task_instance_is_nobodys_any_more(harness, launched):
     """The other scheduler has launched another pod, and knows nothing of this one."""
     ti, pod = launched
     harness.set_state(ti, "queued", queued_by_job_id=OTHER_JOB)
@@ -424,7 +424,7 @@ def test_a_pod_that_is_adopted_gets_the_label_of_the_executor_too(harness, queue
 
 
 @pytest.fixture
-def let_go(harness, queued_ti):
+def released(harness, queued_ti):
     """Give a pod that another has labelled, of a launch that was released, and the answer about it."""
     ti = queued_ti()
     launch_id, body = harness.call_for(ti)
@@ -438,9 +438,9 @@ def let_go(harness, queued_ti):
 
 @pytest.mark.parametrize("state", ["queued", "running", "success"])
 def test_an_answer_that_comes_late_about_a_pod_that_another_has_adopted_deletes_nothing(
-    harness, let_go, state
+    harness, released, state
 ):
-    ti, _, answer = let_go
+    ti, _, answer = released
     harness.set_state(ti, state)
     harness.send(answer)
     assert harness.runtime.take("delete") == []
@@ -448,9 +448,9 @@ def test_an_answer_that_comes_late_about_a_pod_that_another_has_adopted_deletes_
 
 @pytest.mark.parametrize("row_is_ours", [True, False])
 def test_a_pod_that_another_has_labelled_in_vain_is_deleted_once_the_database_answers(
-    harness, let_go, row_is_ours
+    harness, released, row_is_ours
 ):
-    ti, pod, answer = let_go
+    ti, pod, answer = released
     if row_is_ours:
         harness.set_state(ti, "queued", queued_by_job_id=harness.executor.job_id)
     with database_away(task_instances, "read_rows"):
@@ -462,8 +462,8 @@ def test_a_pod_that_another_has_labelled_in_vain_is_deleted_once_the_database_an
     )
 
 
-def test_a_pod_whose_row_cannot_be_read_is_left(harness, let_go, monkeypatch):
-    _, _, answer = let_go
+def test_a_pod_whose_row_cannot_be_read_is_left(harness, released, monkeypatch):
+    _, _, answer = released
     monkeypatch.setattr(task_instances, "read_rows", Mock(side_effect=LookupError("a defect")))
     harness.send(answer)
     for _ in range(6):

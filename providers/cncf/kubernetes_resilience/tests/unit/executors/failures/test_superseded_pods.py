@@ -71,19 +71,19 @@ def judge(
     ("heard", "step"),
     [
         # The pod is gone, or another scheduler has labelled it.
-        ((PodUpdate.LEFT, "running", "given up"), Step.CONFIRM),
-        ((PodUpdate.LEFT, "failed", "given up"), Step.FORGET),
-        ((PodUpdate.LEFT, "running", "unknown"), Step.FORGET),
+        ((PodUpdate.UNSEEN, "running", "given up"), Step.CONFIRM),
+        ((PodUpdate.UNSEEN, "failed", "given up"), Step.FORGET),
+        ((PodUpdate.UNSEEN, "running", "unknown"), Step.FORGET),
         # What has started is followed again if its replacement waits, and else ends by itself.
         ((PodUpdate.SEEN, "running", "given up", "waits"), Step.TAKE_BACK),
         ((PodUpdate.SEEN, "running", "cancelled", "waits"), Step.TAKE_BACK),
         ((PodUpdate.SEEN, "deleted", "given up", "waits"), Step.WAIT),
         ((PodUpdate.SEEN, "running", "given up", "is created"), Step.WAIT),
         ((PodUpdate.SEEN, "running", "revoked", "waits"), Step.WAIT),
-        ((PodUpdate.KEPT, "running", "given up", "waits"), Step.TAKE_BACK),
-        ((PodUpdate.KEPT, "failed", "given up", "waits"), Step.TAKE_BACK),
-        ((PodUpdate.KEPT, "running", "given up", "is created"), Step.FORGET),
-        ((PodUpdate.KEPT, "running", "revoked", "waits"), Step.WAIT),
+        ((PodUpdate.NOT_DELETED, "running", "given up", "waits"), Step.TAKE_BACK),
+        ((PodUpdate.NOT_DELETED, "failed", "given up", "waits"), Step.TAKE_BACK),
+        ((PodUpdate.NOT_DELETED, "running", "given up", "is created"), Step.FORGET),
+        ((PodUpdate.NOT_DELETED, "running", "revoked", "waits"), Step.WAIT),
         # What has ended is cleaned up. Whose failure that is matters if nobody has followed it.
         ((PodUpdate.SEEN, "succeeded", "unknown"), Step.ASK_WHO_COUNTS),
         ((PodUpdate.SEEN, "failed", "unknown"), Step.ASK_WHO_COUNTS),
@@ -91,14 +91,14 @@ def judge(
         ((PodUpdate.SEEN, "failed", "cancelled", "waits"), Step.CLEAN_UP),
         ((PodUpdate.SEEN, "succeeded, deleted", "unknown"), Step.WAIT),
         ((PodUpdate.SEEN, "succeeded, deleted", "given up", "is created"), Step.CLEAN_UP),
-        ((PodUpdate.KEPT, "failed", "given up", "is created"), Step.CLEAN_UP),
+        ((PodUpdate.NOT_DELETED, "failed", "given up", "is created"), Step.CLEAN_UP),
         # So has a worker beside which a sidecar runs on.
         ((PodUpdate.SEEN, "done beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
         ((PodUpdate.SEEN, "failed beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
         ((PodUpdate.SEEN, "failed beside a sidecar", "given up", "is created"), Step.ASK_WHO_COUNTS),
-        ((PodUpdate.KEPT, "failed beside a sidecar", "given up", "is created"), Step.ASK_WHO_COUNTS),
-        ((PodUpdate.KEPT, "done beside a sidecar", "given up"), Step.ASK_WHO_COUNTS),
-        ((PodUpdate.KEPT, "failed beside a sidecar", "given up", "waits"), Step.TAKE_BACK),
+        ((PodUpdate.NOT_DELETED, "failed beside a sidecar", "given up", "is created"), Step.ASK_WHO_COUNTS),
+        ((PodUpdate.NOT_DELETED, "done beside a sidecar", "given up"), Step.ASK_WHO_COUNTS),
+        ((PodUpdate.NOT_DELETED, "failed beside a sidecar", "given up", "waits"), Step.TAKE_BACK),
         # What has not started goes when its try is over.
         ((PodUpdate.SEEN, "pending", "unknown"), Step.ASK_WHO_COUNTS),
         # The answer to a create call may be missing, late, or given twice.
@@ -115,10 +115,10 @@ def judge(
         ((PodUpdate.CREATED, "pending", "given up"), Step.WAIT),
         # A label is no proof, in either direction.
         ((PodUpdate.CREATED, "pending", "cancelled", "waits", "another's"), Step.ASK_WHOSE),
-        ((PodUpdate.KEPT, "pending", "given up", "waits", "another's"), Step.ASK_WHOSE),
-        ((PodUpdate.KEPT, "running", "given up", "waits", "another's"), Step.ASK_WHOSE),
-        ((PodUpdate.KEPT, "pending", "unknown", "waits", "another's"), Step.ASK_WHOSE),
-        ((PodUpdate.KEPT, "pending", "given up"), Step.DELETE),
+        ((PodUpdate.NOT_DELETED, "pending", "given up", "waits", "another's"), Step.ASK_WHOSE),
+        ((PodUpdate.NOT_DELETED, "running", "given up", "waits", "another's"), Step.ASK_WHOSE),
+        ((PodUpdate.NOT_DELETED, "pending", "unknown", "waits", "another's"), Step.ASK_WHOSE),
+        ((PodUpdate.NOT_DELETED, "pending", "given up"), Step.DELETE),
         ((PodUpdate.OURS, "pending", "given up", "waits", "another's"), Step.DELETE),
         ((PodUpdate.OURS, "running", "given up", "waits", "another's"), Step.TAKE_BACK),
         ((PodUpdate.OURS, "running", "given up", "is created", "another's"), Step.FORGET),
@@ -134,7 +134,7 @@ def test_what_is_taken_back_was_not_revoked_and_its_replacement_waits() -> None:
     heard = product(PodUpdate, PODS, LAUNCHES, REPLACEMENTS, ("ours", "another's"))
     taken = [item for item in heard if judge(*item) is Step.TAKE_BACK]
     update, pods, launches, replacements, _ = map(set, zip(*taken, strict=True))
-    assert update == {PodUpdate.SEEN, PodUpdate.KEPT, PodUpdate.OURS}
+    assert update == {PodUpdate.SEEN, PodUpdate.NOT_DELETED, PodUpdate.OURS}
     assert pods == {*PODS} - {"pending", "deleted", "succeeded, deleted"}
     assert launches == {"given up", "cancelled", "seen"}
     assert replacements == {"waits"}

@@ -93,8 +93,8 @@ def test_recipe_does_not_keep_the_uuid_that_the_launch_has() -> None:
 
 def test_launch_is_pending_until_its_pod_is_seen_to_start(registry: LaunchRegistry) -> None:
     created, adopted = launch(), launch(OTHER, ref=PodRef("airflow", "load", "uid-2"))
-    registry.hold(created)
-    registry.hold(adopted)
+    registry.make_current(created)
+    registry.make_current(adopted)
     pending = partial(registry.in_state, LaunchState.PENDING)
     assert pending() == [adopted], "what does not exist yet is not pending"
     registry.bind(created, PodRef("airflow", "load", "uid-1"))
@@ -111,7 +111,7 @@ def test_launch_is_pending_until_its_pod_is_seen_to_start(registry: LaunchRegist
 
 def test_reading_brings_the_identity_that_is_kept(registry: LaunchRegistry) -> None:
     created = launch()
-    registry.hold(created)
+    registry.make_current(created)
     registry.bind(created, PodRef("airflow", "load", "uid-1"))
     registry.see(created, seen := pod("uid-1"))
     assert created.ref is seen.ref, "the informer has it too, and one is enough"
@@ -122,7 +122,7 @@ def test_reading_brings_the_identity_that_is_kept(registry: LaunchRegistry) -> N
 
 
 def test_released_launch_is_not_asked_about_for_its_label(registry: LaunchRegistry) -> None:
-    registry.hold(held := launch(ref=REF))
+    registry.make_current(held := launch(ref=REF))
     registry.note_relabelled(held, pod("uid-1"))
     assert registry.relabelled() == [held]
     registry.release(KEY)
@@ -188,7 +188,7 @@ def test_a_pod_is_one_launch_s(registry: LaunchRegistry) -> None:
     """A pod whose launch departs may be adopted: it is that launch's then, which may depart too."""
     first, adopted = launch(ref=REF), launch(ref=REF)
     registry.supersede(first, Deletion(10.0, UNCONDITIONAL))
-    registry.hold(adopted)
+    registry.make_current(adopted)
     assert (first.state, registry.departing_of(KEY)) == (None, [])
     for item in (first, adopted):
         registry.supersede(item, Deletion(10.0, UNCONDITIONAL))
@@ -199,7 +199,7 @@ def test_a_pod_is_one_launch_s(registry: LaunchRegistry) -> None:
 
 
 @pytest.mark.parametrize(
-    "supersede", [LaunchRegistry.hold, partial(LaunchRegistry.supersede, deletion=Deletion(9.0))]
+    "supersede", [LaunchRegistry.make_current, partial(LaunchRegistry.supersede, deletion=Deletion(9.0))]
 )
 def test_the_pod_of_an_open_call_may_be_another_launch_s(
     registry: LaunchRegistry, supersede: Callable[..., None]
@@ -231,8 +231,8 @@ def test_a_pod_of_an_open_call_is_known_once_it_was_seen(registry: LaunchRegistr
 
 def test_what_has_not_started_is_known_with_and_without_a_pod(registry: LaunchRegistry) -> None:
     creating, created = launch(), launch(OTHER, ref=PodRef("airflow", "load", "uid-2"))
-    registry.hold(creating)
-    registry.hold(created)
+    registry.make_current(creating)
+    registry.make_current(created)
     assert registry.starting() == [creating, created]
     registry.see(created, replace(pod("uid-2"), phase="Running"))
     assert registry.starting() == [creating]
@@ -250,7 +250,7 @@ def test_a_launch_goes_its_way_and_is_in_one_state_at_a_time(registry: LaunchReg
         return [state for state in LaunchState if item in registry.in_state(state)]
 
     assert item.state is None
-    registry.hold(item)
+    registry.make_current(item)
     assert states() == [item.state] == [LaunchState.WAITING]
     registry.create(item, Creation({}, "token"))
     assert states() == [item.state] == [LaunchState.CREATING]
@@ -270,7 +270,7 @@ def test_a_launch_goes_its_way_and_is_in_one_state_at_a_time(registry: LaunchReg
 
 def test_what_has_ended_may_go_on(registry: LaunchRegistry) -> None:
     item = launch(ref=REF)
-    registry.hold(item)
+    registry.make_current(item)
     registry.end(item, None, 0.0)
     registry.settled(item)
     assert item.state is LaunchState.PENDING
@@ -279,7 +279,7 @@ def test_what_has_ended_may_go_on(registry: LaunchRegistry) -> None:
 def test_what_was_released_before_its_end_was_settled_is_told_once(registry: LaunchRegistry) -> None:
     first, second = launch(ref=REF), launch(OTHER, ref=PodRef("airflow", "load", "uid-2"))
     for item in (first, second):
-        registry.hold(item)
+        registry.make_current(item)
         registry.end(item, None, 0.0)
         registry.release(item.key)
     registry.settled(second)
@@ -306,9 +306,9 @@ def test_a_replacement_gives_way_while_it_waits(waiting: Waiting | None, gives_w
 
 def test_what_is_taken_back_is_current_and_departs_no_more(registry: LaunchRegistry) -> None:
     item = launch(ref=REF)
-    registry.hold(item)
+    registry.make_current(item)
     registry.supersede(item, Deletion(40.0, unless_started=True))
-    registry.hold(Launch(KEY, "ti", waiting=Waiting(job=None)))
+    registry.make_current(Launch(KEY, "ti", waiting=Waiting(job=None)))
     assert item.state is LaunchState.DEPARTING
     registry.take_back(item, REF)
     assert (registry.get(KEY), item.state) == (item, LaunchState.PENDING)
@@ -317,7 +317,7 @@ def test_what_is_taken_back_is_current_and_departs_no_more(registry: LaunchRegis
 
 def test_a_transition_that_is_not_allowed_is_an_error(registry: LaunchRegistry) -> None:
     item = Launch(KEY, "ti", waiting=Waiting(job=None))
-    registry.hold(item)
+    registry.make_current(item)
     with pytest.raises(IllegalTransitionError, match="from waiting to ended"):
         registry.end(item, None, 0.0)
     assert item.state is LaunchState.WAITING
@@ -325,7 +325,7 @@ def test_a_transition_that_is_not_allowed_is_an_error(registry: LaunchRegistry) 
 
 def test_what_was_released_does_not_come_back_by_itself(registry: LaunchRegistry) -> None:
     item = launch(ref=REF)
-    registry.hold(item)
+    registry.make_current(item)
     registry.release(KEY)
     for step in (
         lambda: registry.see(item, pod("uid-1")),

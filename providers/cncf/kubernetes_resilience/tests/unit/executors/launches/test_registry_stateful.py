@@ -52,13 +52,13 @@ class Registry(RuleBasedStateMachine):
         )
         if adopted:
             launch.ref = self._new_pod(launch)
-        self.registry.hold(launch)
+        self.registry.make_current(launch)
         self.current[key] = launch
         return launch
 
     @rule(launch=launches)
     def hold_again(self, launch: Launch) -> None:
-        self.registry.hold(launch)
+        self.registry.make_current(launch)
         self.current[launch.key] = launch
         self.leaving.pop(launch.launch_id, None)
 

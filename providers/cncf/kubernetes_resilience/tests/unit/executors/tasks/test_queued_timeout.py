@@ -436,7 +436,7 @@ def test_it_is_not_replaced_if_its_task_does_not_wait_for_it_here_any_more(expir
     """A scheduler that has stood still does not know yet what another one, or a worker, has done."""
     harness, ti, pod = expired
     if since == "adopted by another scheduler":
-        ti.queued_by_job_id = harness.executor.job_id + 1
+        ti.queued_by_job_id = OTHER_JOB
         session.commit()
     elif since == "started":
         harness.begin(ti, pod)

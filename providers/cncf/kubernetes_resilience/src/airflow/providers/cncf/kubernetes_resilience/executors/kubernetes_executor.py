@@ -219,7 +219,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         try:
             # A task instance that deferred or was rescheduled comes back under the same key. The pod of its
             # earlier phase has reported and ends by itself; it is not the current launch any more.
-            parts.adopter.forget(key)
+            parts.adopter.abandon(key)
             parts.deletion.cancel(key)
             super().execute_async(key=key, command=command, queue=queue, executor_config=executor_config)
             for job in _drain(self.task_queue):
@@ -267,7 +267,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _settle_superseded(self) -> None:
         for pod in self._parts.superseded_pods.settle():
-            self._isolation.run("superseded", self._parts.event_filter.heard, PodUpdate.OURS, pod)
+            self._isolation.run("superseded", self._parts.event_filter.note_update, PodUpdate.OURS, pod)
 
     # ------------------------------------------------------------------ what becomes of a launch
 
@@ -346,7 +346,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             is_guess
             and self._settles(key)
             and self._isolation.attempt(
-                "heartbeat-timeout", key, self._parts.running_workers.heard_nothing, key
+                "heartbeat-timeout", key, self._parts.running_workers.note_heartbeat_timeout, key
             )
         )
         if not is_noted:
@@ -368,12 +368,12 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             return
         # Each by itself: the scheduler revokes others after this one.
         run, parts = self._isolation.run, self._parts
-        run("revoke", parts.adopter.forget, key)
+        run("revoke", parts.adopter.abandon, key)
         run("revoke", parts.deletion.revoke_given_up, key)
         if launch := self._registry.release(key):
             run("revoke", parts.deletion.revoke, launch)
             try:
-                run("revoke", parts.recorder.record_taken_back, launch)
+                run("revoke", parts.recorder.record_revoked, launch)
             except DatabaseAwayError:
                 self.log.warning("Why %s is taken back is not recorded: no answer from the database", key)
             self._parts.traces.cancelled(launch)

@@ -60,7 +60,9 @@ class RunningWorkers:
         for orphan in self._isolation.batch("find", unknown, self._find_running):
             launch = self._registry.get(orphan.key)
             if launch and launch.ref and launch.runs(orphan.hostname):
-                self._event_filter.heard_nothing(launch)  # its kubelet does not even say that it starts
+                self._event_filter.note_heartbeat_timeout(
+                    launch
+                )  # its kubelet does not even say that it starts
                 continue
             log.info("%s has started in %s, which nobody follows", orphan.key, orphan.hostname)
             if launch:
@@ -80,7 +82,7 @@ class RunningWorkers:
         except DatabaseAwayError:
             return True
 
-    def heard_nothing(self, key: TaskInstanceKey) -> None:
+    def note_heartbeat_timeout(self, key: TaskInstanceKey) -> None:
         """
         Note the heartbeat timeout of a worker whose end is settled here.
 
@@ -90,7 +92,7 @@ class RunningWorkers:
         launch = self._registry.get(key)
         if launch and _is_followed(launch):
             if not (self._commands.is_away and self._has_budget(launch.ti_id)):
-                self._event_filter.heard_nothing(launch)
+                self._event_filter.note_heartbeat_timeout(launch)
             return
         # Airflow guesses again, and by then its pod, or its loss, may be known.
         with suppress(DatabaseAwayError):

@@ -53,7 +53,7 @@ class AbandonedPods:
             search = Launch(orphan.key, orphan.ti_id, launch_id=orphan.ti_id)
             self._registry.supersede(search, Deletion(inf))
 
-    def wait_no_longer(self) -> None:
+    def limit_waits(self) -> None:
         """Limit the waits of the next launches, as it is not known when the pods can be listed."""
         for orphan in self.orphans.values():
             self._limit(orphan)
@@ -63,7 +63,7 @@ class AbandonedPods:
         if launch and launch.deletion:
             launch.deletion.limit(self._clock() + DELETION_TIMEOUT)
 
-    def reclaim(self, keys: Iterable[TaskInstanceKey]) -> None:
+    def forget(self, keys: Iterable[TaskInstanceKey]) -> None:
         """Leave the pods of task instances whose adoption begins anew: they are found with the new ones."""
         for key in self.orphans.keys() & keys:
             self._close(key)

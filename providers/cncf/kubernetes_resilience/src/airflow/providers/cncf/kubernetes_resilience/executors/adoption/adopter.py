@@ -115,7 +115,7 @@ class Adopter:
         finally:  # if the database does not answer, Airflow repeats the offer
             reset = [orphan for orphan in lost if orphan.ti_id not in kept]
             for orphan in reset:
-                self._release(orphan.key)
+                self._end_adoption(orphan.key)
                 self._abandoned.add(orphan)
         return {orphan.key for orphan in reset}
 
@@ -132,7 +132,7 @@ class Adopter:
         started all the same. The worker's pod is followed until its end; a task instance without a pod has
         lost its worker.
         """
-        keys = {orphan.key for orphan in orphans}
+        keys = [orphan.key for orphan in orphans]
         for key in keys:  # what was planned before another scheduler had the task instance is forgotten
             self._slots.forget_queued(key)
             launch = self._registry.get(key)
@@ -140,7 +140,7 @@ class Adopter:
                 # A create call that is carried out all the same makes a pod in which the task may run.
                 self._deletion.cancel(key)
         self._registry.adopt(orphans)
-        self._abandoned.reclaim(keys)
+        self._abandoned.forget(keys)
         self._slots.occupied.update(keys)
 
     def continue_(self) -> None:
@@ -161,7 +161,7 @@ class Adopter:
             self._search.put_back(answers)
             raise
         if self._search.is_refused:
-            self._abandoned.wait_no_longer()
+            self._abandoned.limit_waits()
             if self._search.is_due:
                 self._isolation.run("adopt", self._forget_over)
         self._search.look_again(self._abandoned.orphans | self._registry.adopting())
@@ -169,8 +169,8 @@ class Adopter:
     def _forget_over(self) -> None:
         """Forget ended task instances, whose pod may never be found; the collector cleans up their pods."""
         for key in self._find_over(self._registry.adopting().values()):
-            self._release(key)
-        self._abandoned.reclaim(self._find_over(self._abandoned.orphans.values()))
+            self._end_adoption(key)
+        self._abandoned.forget(self._find_over(self._abandoned.orphans.values()))
 
     @property
     def is_refused(self) -> bool:
@@ -181,9 +181,9 @@ class Adopter:
         """Return the task instances that wait until the API server answers."""
         return () if self.is_refused else self._registry.adopting().values()
 
-    def forget(self, key: TaskInstanceKey) -> None:
+    def abandon(self, key: TaskInstanceKey) -> None:
         """Do not adopt a task instance any more; its pod, if it is found, is deleted."""
-        if orphan := self._registry.adopted(key):
+        if orphan := self._registry.end_adoption(key):
             self._abandoned.add(orphan)
 
     def _complete(self, found: FoundPods, rows: Mapping[TaskInstanceKey, TaskInstanceRow | None]) -> None:
@@ -214,10 +214,10 @@ class Adopter:
 
         def complete(orphan: Orphan) -> None:
             counts[self._complete_one(orphan, found, decided, kept)] += 1
-            self._release(orphan.key)
+            self._end_adoption(orphan.key)
 
         def give_up(orphan: Orphan, _: Exception) -> None:
-            self._registry.adopted(orphan.key)
+            self._registry.end_adoption(orphan.key)
             self._slots.free(orphan.key)  # Airflow limits how long it may be queued, or silent
 
         for orphan in completed.values():
@@ -229,16 +229,16 @@ class Adopter:
         log.info(
             "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "
             "again, %d were running and have lost their pods",
-            counts["held"],
+            counts["adopted"],
             len(found.orphans),
             sum(key in adopting for key in found.orphans),
             counts["handed back"],
             counts["lost"],
         )
 
-    def _release(self, key: TaskInstanceKey) -> None:
+    def _end_adoption(self, key: TaskInstanceKey) -> None:
         """Adopt a task instance no longer; without a launch it has no slot."""
-        self._registry.adopted(key)
+        self._registry.end_adoption(key)
         if self._registry.get(key) is None:
             self._slots.free(key)
 
@@ -262,20 +262,20 @@ class Adopter:
             launch.was_held = found.is_late
             if (before := self._registry.get(key)) and before.ref == pod.ref:
                 self._registry.settled(before)  # with the one that takes its place
-            self._registry.hold(launch)
+            self._registry.make_current(launch)
             self._follow(launch, pod)
-            return "held"
+            return "adopted"
         self._registry.release(key)  # a pod of an earlier phase, if there is one
         if found.has_lost(orphan):
             if orphan.ti_id in kept:
                 self._hold_lost(orphan)
             return "lost"
         if orphan.state == TaskInstanceState.QUEUED and orphan.pod_id not in found.unreadable:
-            self._registry.hold(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))
+            self._registry.make_current(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))
             return "handed back"
         # The worker has ended, or the task instance may have one of the unreadable pods. Airflow limits how
         # long the task instance may be queued, or silent.
-        return "left"
+        return "left to Airflow"
 
     def _decided(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> dict[str, LedgerEntry]:
         """Return, by the UID of the pod, what the dead scheduler had decided about failures of launches."""
@@ -336,11 +336,11 @@ class Adopter:
             self._registry.adopting().values(),
             _read_tasks,
             name=lambda orphan: orphan.ti_id,
-            give_up=lambda orphan, _: self._release(orphan.key),
+            give_up=lambda orphan, _: self._end_adoption(orphan.key),
         ):
             if task.standing(self._job_id) is Standing.ELSEWHERE:
                 log.info("%s is not adopted: its scheduler job is %s", orphan.key, task.owner)
-                self._release(orphan.key)
+                self._end_adoption(orphan.key)
             else:
                 rows[orphan.key] = task.row
         return rows

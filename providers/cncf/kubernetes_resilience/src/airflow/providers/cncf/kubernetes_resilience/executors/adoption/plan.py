@@ -101,7 +101,7 @@ class FoundPods:
 
     def choose_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
         """Choose by what the rows say now: a task may have started in one of several pods since."""
-        again = self.shared.keys() & orphans.keys()
+        again = [key for key in self.shared if key in orphans]
         self.superseded = [item for item in self.superseded if item[0] not in again]
         for key in again:
             self.current.pop(key, None)

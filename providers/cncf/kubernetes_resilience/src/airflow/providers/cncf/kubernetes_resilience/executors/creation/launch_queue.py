@@ -119,7 +119,7 @@ class LaunchQueue:
     def add(self, job: KubernetesJob) -> None:
         """Queue the launch of a task instance. A launch that waits under the same key is replaced."""
         workload: Any = job.command[0]  # the type hint is of Airflow 2
-        self._registry.hold(Launch(key=job.key, ti_id=str(workload.ti.id), waiting=Waiting(job)))
+        self._registry.make_current(Launch(key=job.key, ti_id=str(workload.ti.id), waiting=Waiting(job)))
 
     def relaunch(self, launch: Launch, entry: LedgerEntry | None) -> None:
         """
@@ -141,7 +141,7 @@ class LaunchQueue:
         # A worker that had begun its task had the dependency for which its launch was held.
         if entry is None or entry.phase is Phase.LAUNCH:
             relaunch.held_for, relaunch.held_since = launch.held_for, launch.held_since
-        self._registry.hold(relaunch)
+        self._registry.make_current(relaunch)
 
     def fail(self, launch: Launch, why: str, context: ExecutionContext | None = None) -> None:
         """
@@ -151,7 +151,7 @@ class LaunchQueue:
         :param context: the failure for callbacks and the audit log; None if the ledger has the context
         """
         waiting = Waiting(job=None, is_relaunch=True, fails=why, context=context)
-        self._registry.hold(Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting))
+        self._registry.make_current(Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting))
 
     def create_due(self) -> tuple[list[NotLaunched], bool]:
         """

@@ -135,7 +135,7 @@ class Outages:
                 and self._concerns(launch, dependency, known)
                 and known.outage.holds(
                     launch.launch_id,
-                    was_released=launch.waiting is not None and launch.waiting.released_for == dependency,
+                    was_resumed=launch.waiting is not None and launch.waiting.resumed_for == dependency,
                     are_held=self._registry.count_held(dependency) > 0,
                 )
             ):
@@ -206,20 +206,20 @@ class Outages:
 
     def tick(self) -> None:
         """
-        Release held launches that may be created, if it is time to look.
+        Resume held launches that may be created, if it is time to look.
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is asked again then
         """
         if not self._known or self._clock() < self._next_look:
             return
         self._next_look = self._clock() + INTERVAL
-        self._release_held(self._clock())
+        self._resume_held(self._clock())
         self._lend_slots()
         self._measure()
         self._record_held()
         self._ask_for_beginnings()
 
-    def _release_held(self, now: float) -> None:
+    def _resume_held(self, now: float) -> None:
         free = self._slots.configured - len(self._slots.occupied) + self._registry.count(LaunchState.HELD)
         for dependency, known in list(self._known.items()):
             outage = known.outage
@@ -344,10 +344,10 @@ class Outages:
                 )
                 listeners.call("on_outage_opened", dependency=str(dependency), execution_context=context)
             case OutageState.RECOVERING:
-                log.info("%s is back after %.0f s; %d held launches are released", dependency, lasted, held)
+                log.info("%s is back after %.0f s; %d held launches are resumed", dependency, lasted, held)
             case OutageState.EXHAUSTED:
                 log.warning(
-                    "%s is away for %.0f s, and is waited for no longer: %d held launches are released,"
+                    "%s is away for %.0f s, and is waited for no longer: %d held launches are resumed,"
                     " and retry policies decide about their failures",
                     dependency,
                     lasted,

@@ -110,7 +110,7 @@ class StaleEventFilter:
             case PodNotDeleted(facts) if self._registry.current(facts.ref.uid):
                 self._informed(PodObservation(facts))
             case PodNotDeleted(facts):
-                self.heard(PodUpdate.KEPT, facts)
+                self.note_update(PodUpdate.NOT_DELETED, facts)
 
     def follow(self, launch: Launch, pod: PodFacts) -> None:
         """Have the pod of a launch get this scheduler's label, by which it is watched, and follow it."""
@@ -123,9 +123,9 @@ class StaleEventFilter:
         if not self._isolation.attempt("adopt", launch.key, self.follow, launch, pod):
             self._isolation.run("adopt", self.misread, PodObservation(pod))
 
-    def heard(self, update: PodUpdate, pod: PodFacts) -> None:
+    def note_update(self, update: PodUpdate, pod: PodFacts) -> None:
         """Handle a message about a pod without a current launch."""
-        launch = self._superseded.heard(update, pod)
+        launch = self._superseded.note_update(update, pod)
         if launch is None:
             return
         if pod.labels.get(SCHEDULER_LABEL) != self._commands.own_label:
@@ -148,11 +148,11 @@ class StaleEventFilter:
         """Hold a task instance that was adopted, and whose pod has gone while its task was running."""
         facts = PodFacts(PodRef("", orphan.hostname or "", ""), {}, {}, phase="Running")
         launch = Launch(orphan.key, orphan.ti_id, name=facts.ref.name, facts=facts, is_gone=True)
-        self._registry.hold(launch)
+        self._registry.make_current(launch)
         self._due[launch] = 0.0
         self._evaluate_alone(launch)
 
-    def heard_nothing(self, launch: Launch) -> None:
+    def note_heartbeat_timeout(self, launch: Launch) -> None:
         """
         Note the heartbeat timeout of a current launch's worker.
 
@@ -214,11 +214,11 @@ class StaleEventFilter:
         elif (key := task_key(seen.facts.annotations)) and self._registry.adopting_of(key):
             self._early[seen.facts.ref.uid] = (key, seen)
         else:
-            self.heard(PodUpdate.LEFT if seen.gone else PodUpdate.SEEN, seen.facts)
+            self.note_update(PodUpdate.UNSEEN if seen.gone else PodUpdate.SEEN, seen.facts)
 
     def _retire(self, launch: Launch) -> None:
         if launch.facts and launch.facts.lingers:
-            self.heard(PodUpdate.SEEN, launch.facts)  # nothing new may ever be seen of it
+            self.note_update(PodUpdate.SEEN, launch.facts)  # nothing new may ever be seen of it
         else:
             self._deletion.supersede(launch, launch.failure)
         self._registry.settled(launch)
@@ -286,7 +286,7 @@ class StaleEventFilter:
         elif key and self._registry.adopting_of(key):
             self._early[launch_id] = (key, message)
         else:
-            self.heard(PodUpdate.CREATED, pod)
+            self.note_update(PodUpdate.CREATED, pod)
 
     def _answered(self, launch_id: str) -> Launch | None:
         launch = self._registry.current(launch_id)

@@ -187,7 +187,7 @@ class Recorder:
             if (entry := _loss_of(launch, found.whole_try)) and entry.next_ti_id
         ]
 
-    def record_taken_back(self, launch: Launch) -> None:
+    def record_revoked(self, launch: Launch) -> None:
         """
         Record the obstacle to the start of a launch that Airflow takes back, and commit.
 

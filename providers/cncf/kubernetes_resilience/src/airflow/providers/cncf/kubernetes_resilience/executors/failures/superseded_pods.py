@@ -47,15 +47,15 @@ UNFOLLOWED_INTERVAL = 60.0
 
 
 class PodUpdate(Enum):
-    """Messages about a pod."""
+    """Sources of an update about a pod."""
 
     SEEN = auto()
     """An informer has seen the pod with this scheduler's label."""
-    LEFT = auto()
+    UNSEEN = auto()
     """The pod has left the informer's watch: it is gone, or has another scheduler's label."""
     CREATED = auto()
     """A call has created the pod, or has found it."""
-    KEPT = auto()
+    NOT_DELETED = auto()
     """The pod has started, has ended or has another label, so that its deletion was not carried out."""
     OURS = auto()
     """The pod has another scheduler's label, and the row says that its task instance is this scheduler's."""
@@ -99,7 +99,7 @@ def judge_superseded(
     may_come_back = launch is not None and launch.may_come_back
     may_start = not pod.is_past_starting
     match update:
-        case PodUpdate.LEFT:
+        case PodUpdate.UNSEEN:
             return Step.CONFIRM if launch and not pod.is_terminal else Step.FORGET
         case PodUpdate.CREATED if not is_labelled:
             return Step.ASK_WHOSE
@@ -107,9 +107,9 @@ def judge_superseded(
             return Step.WAIT  # it was found before
         case PodUpdate.CREATED:
             return Step.CLEAN_UP if launch and pod.is_terminal else Step.DELETE
-        case PodUpdate.KEPT if not is_labelled and (may_come_back or (launch is None and may_start)):
+        case PodUpdate.NOT_DELETED if not is_labelled and (may_come_back or (launch is None and may_start)):
             return Step.ASK_WHOSE
-        case PodUpdate.KEPT if may_start and (may_come_back or launch is None):
+        case PodUpdate.NOT_DELETED if may_start and (may_come_back or launch is None):
             return Step.DELETE
         case PodUpdate.OURS if may_start or not may_come_back:
             return Step.DELETE
@@ -126,16 +126,16 @@ def _judge_what_stays(
         stays = update is not PodUpdate.SEEN or (pod.has_started and not pod.deletion_timestamp)
         if stays and replacement and replacement.gives_way_to(launch):
             return Step.TAKE_BACK
-        if update is PodUpdate.OURS or (update is PodUpdate.KEPT and not has_ended):
+        if update is PodUpdate.OURS or (update is PodUpdate.NOT_DELETED and not has_ended):
             return Step.FORGET
     if launch and pod.is_terminal:
         return Step.CLEAN_UP
     if not pod.deletion_timestamp and (has_ended or (launch is None and pod.may_start)):
         return Step.ASK_WHO_COUNTS
-    return Step.FIND if launch and _is_news_of_a_call(launch, pod) else Step.WAIT
+    return Step.FIND if launch and _answers_call(launch, pod) else Step.WAIT
 
 
-def _is_news_of_a_call(launch: Launch, pod: PodFacts) -> bool:
+def _answers_call(launch: Launch, pod: PodFacts) -> bool:
     """Return whether a pod has not been seen before, of a create call that has had no answer."""
     return launch.ref is None and launch.deletion is not None and launch.deletion.seen != pod.ref
 
@@ -159,7 +159,7 @@ class SupersededPods:
     _created: dict[str, PodFacts] = field(factory=dict, init=False)
     """Pods with another scheduler's label, of launches that this one has released, by UID."""
 
-    def heard(self, update: PodUpdate, pod: PodFacts) -> Launch | None:
+    def note_update(self, update: PodUpdate, pod: PodFacts) -> Launch | None:
         """Do what follows from an update of a pod; return its launch if that is the current one again."""
         launch = self._registry.find_departing(pod)
         replacement = self._registry.get(launch.key) if launch else None
@@ -175,7 +175,7 @@ class SupersededPods:
     def _carry_out(self, step: Step, update: PodUpdate, pod: PodFacts, launch: Launch | None) -> None:
         match step:
             case Step.FORGET:
-                self._stop_following(update, pod, launch)
+                self._stop_waiting(update, pod, launch)
                 self._forget(pod)
             case Step.WAIT if pod.deletion_timestamp:
                 self._deletion.accepted(pod.ref, pod.deletion_grace_seconds)
@@ -186,16 +186,16 @@ class SupersededPods:
             case Step.DELETE:
                 self._delete(launch, pod)
             case Step.CLEAN_UP:
-                self._stop_following(update, pod, launch)
+                self._stop_waiting(update, pod, launch)
                 self._deletion.clean_up(pod)
             case Step.ASK_WHOSE:
                 self._created[pod.ref.uid] = pod
             case Step.ASK_WHO_COUNTS:
-                self._stop_following(update, pod, launch)
+                self._stop_waiting(update, pod, launch)
                 self.note_unfollowed(pod)
 
-    def _stop_following(self, update: PodUpdate, pod: PodFacts, launch: Launch | None) -> None:
-        if launch and update not in (PodUpdate.SEEN, PodUpdate.LEFT):
+    def _stop_waiting(self, update: PodUpdate, pod: PodFacts, launch: Launch | None) -> None:
+        if launch and update not in (PodUpdate.SEEN, PodUpdate.UNSEEN):
             self._registry.gone(launch.launch_id)
         else:
             self._deletion.gone(pod.ref.uid)

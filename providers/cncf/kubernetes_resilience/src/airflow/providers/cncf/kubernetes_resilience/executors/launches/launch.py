@@ -107,7 +107,7 @@ class Waiting:
     more. None to launch it."""
     context: ExecutionContext | None = None
     """The same for callbacks and the audit log; None if the ledger has it."""
-    released_for: Dependency | None = None
+    resumed_for: Dependency | None = None
     """Dependency for which this launch was held last, and is no longer."""
 
     @property

@@ -111,7 +111,7 @@ class LaunchRegistry:
 
     # ------------------------------------------------------------------ the states
 
-    def hold(self, launch: Launch) -> None:
+    def make_current(self, launch: Launch) -> None:
         """Make this the current launch; one that was there before is released."""
         self.release(launch.key)
         self._forget(launch)
@@ -139,7 +139,7 @@ class LaunchRegistry:
         """Note that a launch is held no more."""
         self._check(launch)
         if launch.waiting:
-            launch.waiting.released_for = launch.held_for
+            launch.waiting.resumed_for = launch.held_for
         self._move(launch, LaunchState.WAITING)
 
     def create(self, launch: Launch, creation: Creation) -> None:
@@ -238,7 +238,7 @@ class LaunchRegistry:
         """Make a superseded launch, whose pod has started, the current one again."""
         self.found(launch, ref)
         launch.given_up, launch.has_survived = None, True
-        self.hold(launch)
+        self.make_current(launch)
 
     def _check(self, launch: Launch) -> None:
         # A released launch does not come back by itself: another launch may have taken its place.
@@ -365,7 +365,7 @@ class LaunchRegistry:
         """Note task instances whose adoption begins: their pods are to be found."""
         self._adopting.update((orphan.key, orphan) for orphan in orphans)
 
-    def adopted(self, key: TaskInstanceKey) -> Orphan | None:
+    def end_adoption(self, key: TaskInstanceKey) -> Orphan | None:
         """Note that the adoption of a task instance is complete or cancelled; return what was noted."""
         return self._adopting.pop(key, None)
 
