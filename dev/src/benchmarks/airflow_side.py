@@ -137,7 +137,7 @@ def _hold_in_ours(executor: Any, job: Any, ref: PodRef) -> None:
         # One that has not started would be looked for in the database.
         facts=PodFacts(PodRef("", "", ""), {}, {}, phase="Running"),
     )
-    executor._registry.hold(launch)
+    executor._registry.make_current(launch)
 
 
 if __name__ == "__main__":

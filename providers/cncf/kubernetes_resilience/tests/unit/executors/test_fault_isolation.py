@@ -319,7 +319,7 @@ def test_what_cannot_be_taken_in(play, poison, counted, owner, name):
 
 
 def test_what_can_be_neither_taken_in_nor_reported(play, poison, counted):
-    poison(LaunchRegistry, "hold", play.tis[BAD])
+    poison(LaunchRegistry, "make_current", play.tis[BAD])
     play.queue().until_the_end()
     assert play.reported == {"success": OTHERS}  # Airflow revokes what is queued for too long
     assert counted == ["intake", "intake"]
