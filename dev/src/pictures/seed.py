@@ -199,7 +199,7 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
 
 def _hold(session: Session, ti: TaskInstance, now: datetime) -> None:
     ti.state, since = "queued", now - timedelta(minutes=4)
-    free = "registry/registry.example.com: what it needs is away for everybody, which counts against no limit"
+    free = "registry/registry.example.com is away for everybody, which counts against no limit"
     loss = replace(REGISTRY_AWAY, rule="outage", explanation=free, budget=None, delay=0.0, away_since=since)
     _lose(session, ti, loss, now - timedelta(minutes=2), 1)
     held = HeldLaunch(ti_id=str(ti.id), dependency=HUB, away_since=since)

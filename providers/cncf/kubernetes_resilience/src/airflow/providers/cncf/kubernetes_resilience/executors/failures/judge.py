@@ -60,7 +60,7 @@ class Step(Enum):
     CANCEL = auto()
     """The launch is not wanted any more: the slot is freed, and the pod is deleted unless it has started."""
     FOLLOW = auto()
-    """The same, and the task runs in another pod."""
+    """The launch is cancelled, and the task runs in another pod."""
     REPLACE = auto()
     """The pod is deleted unless it has started, and another one is created."""
     RELABEL = auto()
@@ -68,7 +68,7 @@ class Step(Enum):
     CREATE = auto()
     """The pod is asked for again."""
     CREATE_LATER = auto()
-    """The same after a pause: the worker runs, so that a call without an answer was carried out."""
+    """The pod is asked for again later: the worker runs, so a call without an answer was carried out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,7 @@ _AWAY = Decision(
     action=Action.RELAUNCH,
     policy=NO_POLICY,
     rule="outage",
-    explanation="what it needs is away for everybody, which counts against no limit; the next launch is held"
-    " until that is back",
+    explanation="is away for everybody, which counts against no limit; the next launch is held meanwhile",
     avoid_node=AvoidNode.PREFER,
 )
 """The decision about a launch that has failed for a known outage, which may be one broken node's."""
@@ -268,7 +267,7 @@ class Recorder:
             if item.failure.reason == TOKEN_EXPIRED:
                 return _EXPIRED
             if self._outages.is_free(item.launch, item.dependency):
-                return replace(_AWAY, explanation=f"{item.dependency}: {_AWAY.explanation}")
+                return replace(_AWAY, explanation=f"{item.dependency} {_AWAY.explanation}")
         elif not self._policies.infrastructure_budget(item.profile):
             return _NO_BUDGET
         return self._policies.decide(item.failure, item.classified, item.phase, item.history, item.profile)

@@ -65,7 +65,7 @@ class Step(Enum):
     """Steps for a pod."""
 
     FORGET = auto()
-    """It is gone, or is left alone."""
+    """The pod is gone, or is left alone."""
     WAIT = auto()
     CONFIRM = auto()
     """The API server is asked whether it exists."""
@@ -73,17 +73,17 @@ class Step(Enum):
     """The pod is looked for by the name in its create call: the message may be old, and another scheduler may
     have adopted the pod since."""
     DELETE = auto()
-    """If its launch was revoked, in any case, else unless it has started."""
+    """The pod is deleted, unless it has started and its launch was not revoked."""
     TAKE_BACK = auto()
-    """It is followed again, and its replacement is dropped."""
+    """The pod is followed again, and the launch that replaces it is cancelled."""
     CLEAN_UP = auto()
-    """It has ended; it is deleted or kept, as configured."""
+    """The pod has ended, and is deleted or kept, as configured."""
     ASK_WHOSE = auto()
     """The row is asked whose the pod is: the pod has another scheduler's label, perhaps of a failed
     adoption."""
     ASK_WHO_COUNTS = auto()
-    """The row is asked whose it is: its worker has ended, and another scheduler may have to count that, or it
-    has not started, and its launch is not known here."""
+    """The row is asked whose the pod is: the worker has ended, and another scheduler may have to count that,
+    or the pod has not started, and its launch is not known here."""
 
 
 def judge_superseded(

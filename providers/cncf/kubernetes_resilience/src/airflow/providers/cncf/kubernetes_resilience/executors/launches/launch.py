@@ -52,7 +52,7 @@ class LaunchState(StrEnum):
     ENDED = "ended"
     """Its pod has ended, or was given up, and that is not settled yet."""
     DEPARTING = "departing"
-    """It is superseded, and its pod may still run or start."""
+    """The launch is superseded, and its pod may still run or start."""
 
 
 class Lasting(StrEnum):
@@ -94,8 +94,8 @@ class Waiting:
     """Facts about a launch without a create call."""
 
     job: KubernetesJob | None
-    """What to launch. None for an adopted task instance, whose job is not known here: it is handed back to
-    the scheduler, which queues it again. None for one that is to fail."""
+    """Job to launch. None for an adopted task instance, whose job is not known here: the scheduler gets the
+    task instance back, and queues it again. None for a task instance that is to fail."""
     not_before: float = 0.0
     """Earliest time of its creation."""
     is_relaunch: bool = False
@@ -106,7 +106,7 @@ class Waiting:
     """Failure of its task instance, which is reported in place of a launch, once no pod before can start any
     more. None to launch it."""
     context: ExecutionContext | None = None
-    """The same for callbacks and the audit log; None if the ledger has it."""
+    """The failure for callbacks and the audit log; None if the ledger has the context."""
     resumed_for: Dependency | None = None
     """Dependency for which this launch was held last, and is no longer."""
 
