@@ -53,6 +53,15 @@ def test_a_pod_that_is_not_wanted_any_more_is_deleted(harness, pending, session,
     assert harness.events() == {}
 
 
+def test_each_step_is_logged_with_situation_and_standing(harness, pending, session, caplog):
+    """Pod and row lead to the step, and not a message: the log at DEBUG says why."""
+    ti, _ = pending
+    mark(harness, ti, session)
+    with caplog.at_level("DEBUG", reconciler.__name__):
+        harness.wait(CHECK_INTERVAL)
+    assert f"{ti.key}: UNCHECKED, OVER: <Step.CANCEL: 2>" in caplog.messages
+
+
 @pytest.fixture
 def unseen(start, queued_ti):
     """Give an executor that keeps pods, a task instance that is over, and its pod, which nobody has seen."""

@@ -11,6 +11,7 @@ loses nothing.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from math import inf
@@ -49,6 +50,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Tas
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow_resilience.propagation import audit
 from airflow_resilience.retry_policy.evidence import Phase
+
+log = logging.getLogger(__name__)
 
 BATCH = 100
 """
@@ -183,9 +186,11 @@ class Reconciler:
                             self._create_retries.end(item.launch)
                         failed.append((item.launch, verdict))
                     case Step.WAIT:
-                        pass
+                        continue
                     case _:
                         settled.append(Settled(item.launch, verdict, item.situation))
+                standing = task.standing(self._job_id)
+                log.debug("%s: %s, %s: %r", item.launch.key, item.situation.name, standing.name, verdict)
             audit.record_reported(_ended_by_themselves(settled), session=session)
             settled = _record_cleared(settled, tasks, session)
             return [*settled, *self._recorder.record(failed, session)]
