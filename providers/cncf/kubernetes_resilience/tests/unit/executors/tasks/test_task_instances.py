@@ -15,6 +15,8 @@ from uuid6 import uuid7
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import (
     TaskInstanceChangedError,
     forbid_retries,
+    read_by_key,
+    read_rows,
     refresh_queued,
     reschedule,
     run_again,
@@ -36,6 +38,14 @@ def running(queued_ti, session):
         return tis
 
     return make
+
+
+def test_rows_come_in_the_order_asked_for_whatever_the_order_of_the_database_is(queued_ti, session):
+    tis = queued_ti(mapped=3)
+    for asked in (tis, tis[::-1]):
+        ti_ids, keys = [str(ti.id) for ti in asked], [ti.key for ti in asked]
+        assert list(read_rows(ti_ids, session=session)) == ti_ids
+        assert list(read_by_key(keys, session=session)) == keys
 
 
 def new_ids(tis):

@@ -299,11 +299,9 @@ class Adopter:
         """
         Read task instances that are offered, by their UUIDs.
 
-        :return: None for a task instance that no scheduler has queued; without unreadable rows; in the order
-            of the offer, whatever the order of the database is
+        :return: None for a task instance that no scheduler has queued; without unreadable rows
         """
-        read = {row.ti_id: row for row in self._isolation.batch("adopt", ti_ids, self._read_rows)}
-        rows = [read[ti_id] for ti_id in ti_ids if ti_id in read]
+        rows = self._isolation.batch("adopt", ti_ids, _read_rows)
         restarting = {row.key for row in rows if row.state == TaskInstanceState.RESTARTING}
         queued = [row.key for row in rows if row.state == TaskInstanceState.QUEUED]
         with create_session(scoped=False) as session:
@@ -353,11 +351,12 @@ class Adopter:
         """
         return {orphan.key for orphan, task in _read_tasks(orphans) if task.standing(self._job_id) in _ENDS}
 
-    def _read_rows(self, ti_ids: Sequence[str]) -> Iterable[TaskInstanceRow]:
-        # With one query: the scheduler hands over rows with few columns loaded, and each of the others
-        # would be a query for each row.
-        with create_session(scoped=False) as session:
-            return task_instances.read_rows(set(ti_ids), session=session).values()
+
+def _read_rows(ti_ids: Sequence[str]) -> Iterable[TaskInstanceRow]:
+    # With one query: the scheduler hands over rows with few columns loaded, and each of the others would be
+    # a query for each row.
+    with create_session(scoped=False) as session:
+        return task_instances.read_rows(ti_ids, session=session).values()
 
 
 def _orphan(row: TaskInstanceRow, former_id: str | None, replaced_ids: set[str]) -> Orphan | None:

@@ -65,7 +65,7 @@ class TaskInstanceChangedError(Exception):
 
 
 def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
-    """Read the task instances with these UUIDs, with one query; those that are gone are skipped."""
+    """Read the task instances with these UUIDs, in this order, with one query; gone ones are skipped."""
     return _rows(ti_ids, session, lock=False)
 
 
@@ -118,7 +118,7 @@ def read_over(tasks: Mapping[Try, TaskSnapshot], *, session: Session) -> set[Try
 def read_by_key(
     keys: Collection[TaskInstanceKey], *, session: Session
 ) -> dict[TaskInstanceKey | None, TaskInstanceRow]:
-    """Read the task instances that are in these tries, whatever their UUIDs are, with one query."""
+    """Read the task instances that are in these tries, in this order, whatever their UUIDs are."""
     found = _by_key(TaskInstance, _ROW_COLUMNS, keys, session)
     return {key: _row(values) for key, values in found.items()}
 
@@ -243,14 +243,15 @@ def _by_key(
     session: Session,
     *conditions: Any,
 ) -> dict[TaskInstanceKey, tuple[Any, ...]]:
-    """Return what some columns say of tries that are known by their keys, with one query."""
+    """Return what some columns say of tries that are known by their keys, in this order, with one query."""
     if not keys:
         return {}
     columns = (model.dag_id, model.task_id, model.run_id, model.try_number, model.map_index)
     query = select(*columns, *values).where(tuple_(*columns).in_([tuple(key) for key in keys]), *conditions)
     options = WITH_PAST_TRIES if model is PastTry else {}
     rows = session.execute(query, execution_options=options)
-    return {TaskInstanceKey(*row[:5]): tuple(row[5:]) for row in rows}
+    found = {TaskInstanceKey(*row[:5]): tuple(row[5:]) for row in rows}
+    return {key: found[key] for key in keys if key in found}
 
 
 def _update(
@@ -282,8 +283,8 @@ def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str,
     query = select(*_ROW_COLUMNS).where(TaskInstance.id.in_(typed_ids(ti_ids)))
     if lock:
         query = with_row_locks(query, session=session, of=TaskInstance, skip_locked=True)
-    rows = map(_row, session.execute(query))
-    return {row.ti_id: row for row in rows}
+    found = {row.ti_id: row for row in map(_row, session.execute(query))}
+    return {ti_id: found[ti_id] for ti_id in ti_ids if ti_id in found}
 
 
 def _row(values: Sequence[Any]) -> TaskInstanceRow:
