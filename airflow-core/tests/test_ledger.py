@@ -16,13 +16,8 @@ from sqlalchemy import event
 from airflow_resilience import ledger
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import Action, AvoidNode, Decision
-from airflow_resilience.ledger import (
-    EXECUTION_FAILURE_EVENT,
-    LAUNCH_FAILURE_EVENT,
-    HeldLaunch,
-    LedgerEntry,
-    read_histories,
-)
+from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, read_histories
+from airflow_resilience.ledger_entries import HeldLaunch, LedgerEntry
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.retry_policy.evidence import Phase

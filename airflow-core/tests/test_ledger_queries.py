@@ -13,7 +13,8 @@ from sqlalchemy import event, func, select, update
 from airflow_resilience import ledger
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import Action, Decision
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT, HeldLaunch, LedgerEntry
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT
+from airflow_resilience.ledger_entries import HeldLaunch, LedgerEntry
 from airflow_resilience.ledger_queries import (
     RecordedOutage,
     read_failures,

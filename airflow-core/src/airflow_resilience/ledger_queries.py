@@ -29,13 +29,8 @@ from sqlalchemy.sql.expression import ColumnElement
 
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.keys import is_task_instance, is_try, names_of_try
-from airflow_resilience.ledger import (
-    EXECUTION_FAILURE_EVENT,
-    LAUNCH_FAILURE_EVENT,
-    LAUNCH_HELD_EVENT,
-    HeldLaunch,
-    LedgerEntry,
-)
+from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT
+from airflow_resilience.ledger_entries import HeldLaunch, LedgerEntry
 from airflow_resilience.outages import Dependency
 from airflow_resilience.past_tries import IS_PAST, WITH_PAST_TRIES, PastTry
 from airflow_resilience.propagation.audit import EVENT as TASK_FAILURE_EVENT

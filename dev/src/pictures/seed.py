@@ -29,13 +29,8 @@ from airflow_resilience.context import ExecutionContext
 from airflow_resilience.context import StateChangeCategory as Category
 from airflow_resilience.context import StateChangeReason as Reason
 from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
-from airflow_resilience.ledger import (
-    EXECUTION_FAILURE_EVENT,
-    LAUNCH_FAILURE_EVENT,
-    HeldLaunch,
-    LedgerEntry,
-    record_held,
-)
+from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, record_held
+from airflow_resilience.ledger_entries import HeldLaunch, LedgerEntry
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
 from airflow_resilience.propagation.stored import StoredContext

@@ -30,7 +30,8 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action
 from airflow_resilience.keys import is_try, names_of_try
-from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT
+from airflow_resilience.ledger_entries import LedgerEntry
 from airflow_resilience.propagation import database
 from airflow_resilience.propagation.database import read_failure, read_failures_of_workers, write_failures
 from airflow_resilience.propagation.stored import StoredContext

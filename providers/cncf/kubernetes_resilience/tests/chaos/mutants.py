@@ -35,11 +35,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
-    ConfirmPod,
-    DeletePod,
-    PodCommands,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
@@ -53,8 +49,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     SCHEDULER_LABEL,
     PodFacts,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import ConfirmPod, DeletePod
 from airflow_resilience import ledger
-from airflow_resilience.ledger import LaunchHistory
+from airflow_resilience.ledger_entries import LaunchHistory
 from airflow_resilience.retry_policy import built_in, engine
 from airflow_resilience.retry_policy.evidence import Phase
 

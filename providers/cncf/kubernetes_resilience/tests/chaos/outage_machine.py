@@ -17,7 +17,8 @@ from hypothesis.stateful import precondition, rule
 from sqlalchemy import select
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
+from airflow_resilience.ledger_entries import LedgerEntry
 
 from .cluster import WorldPod
 from .machine import Chaos, gets_through, pick, possible

@@ -15,7 +15,8 @@ from typing import Any
 from airflow.models.log import Log
 from sqlalchemy import select
 
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
+from airflow_resilience.ledger_entries import LedgerEntry
 
 from .cluster import DRAINED, WorldPod
 from .world import World

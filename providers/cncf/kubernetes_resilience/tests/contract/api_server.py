@@ -34,6 +34,7 @@ from airflow_resilience.context import (  # noqa: E402
     StateChangeReason,
 )
 from airflow_resilience.decision import Action, Decision  # noqa: E402
+from airflow_resilience.ledger_entries import LedgerEntry  # noqa: E402
 
 MINE, SECRET = "mine", "secret"
 PREFIX = "/kubernetes-resilience"
@@ -64,7 +65,7 @@ def seed() -> None:
         session.flush()
         for dag_id in (MINE, SECRET):
             session.add(DagModel(dag_id=dag_id, bundle_name="bundle"))
-            entry = ledger.LedgerEntry(
+            entry = LedgerEntry(
                 ti_id="id",
                 worker_uid=dag_id,
                 worker_name="pod",

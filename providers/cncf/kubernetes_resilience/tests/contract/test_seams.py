@@ -87,6 +87,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action, Decision
+from airflow_resilience.ledger_entries import LaunchHistory, LedgerEntry
 from airflow_resilience.past_tries import PAST_TRY_ID, PastTry
 from airflow_resilience.retry_policy.rule import OFF
 
@@ -112,7 +113,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 # ------------------------------------------------------------------------------------------------------ seams
 
 
-FAILED_LAUNCH = ledger.LedgerEntry(
+FAILED_LAUNCH = LedgerEntry(
     ti_id=TI_ID,
     worker_uid="uid-1",
     worker_name="sales-load-x7k2m9qa",
@@ -127,9 +128,9 @@ FAILED_LAUNCH = ledger.LedgerEntry(
 )
 
 
-def failed(launches: int) -> ledger.LaunchHistory:
+def failed(launches: int) -> LaunchHistory:
     """Return the history of a try of which so many launches have failed."""
-    history = ledger.LaunchHistory()
+    history = LaunchHistory()
     history.entries = [FAILED_LAUNCH] * launches
     return history
 
@@ -491,7 +492,7 @@ def test_each_launch_has_a_name_of_its_own_and_a_token_that_is_valid_from_now_on
 
 
 def test_pod_of_the_official_executor_says_whose_it_is(factory: PodBuilder) -> None:
-    body = factory.build(waiting(), ledger.LaunchHistory()).body
+    body = factory.build(waiting(), LaunchHistory()).body
     del body["metadata"]["annotations"][TASK_INSTANCE_ID_ANNOTATION]
     body["metadata"] |= {"namespace": "airflow", "uid": "1"}
     assert read_pod(body).annotations[TASK_INSTANCE_ID_ANNOTATION] == TI_ID

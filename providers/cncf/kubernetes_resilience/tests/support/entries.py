@@ -14,7 +14,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 from airflow_resilience.retry_policy.evidence import Phase
 
 DUE = datetime(2026, 3, 1, 12, 1, tzinfo=UTC)

@@ -10,7 +10,8 @@ from airflow.models.log import Log
 from airflow.providers.cncf.kubernetes_resilience.cli import report_command
 from airflow_resilience import ledger
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, HeldLaunch
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
+from airflow_resilience.ledger_entries import HeldLaunch
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
 from airflow_resilience.propagation.stored import StoredContext

@@ -16,7 +16,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     REMINDER_INTERVAL,
     DatabaseAwayError,
     Isolation,
-    describe,
 )
 from airflow_resilience.metrics import stats
 
@@ -195,14 +194,3 @@ def test_one_by_itself(isolation):
     for item in (0, 1):
         isolation.alone("act", item, lambda item: work([item]), name=str, give_up=work.give_up)
     assert work.asked == [[0], [1]]
-
-
-def test_what_is_told_to_users_is_short_and_in_one_line():
-    told = describe(OddError("first\nsecond " + "x" * 1000 + " last"))
-    assert told.startswith("OddError: first second")
-    assert "\n" not in told
-    assert len(told) <= isolation_module.DESCRIPTION_LIMIT
-
-
-def test_what_is_told_has_no_character_that_a_database_does_not_take():
-    assert describe(OddError("a\0b \ud83d é")) == r"OddError: a\x00b \ud83d é"

@@ -21,7 +21,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import ATTEMPTS
-from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_secrets
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import (
+    DESCRIPTION_LIMIT,
+    describe,
+    mask_secrets,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
@@ -280,3 +284,14 @@ def test_a_secret_in_a_pod_whose_failure_a_dead_scheduler_has_decided_on(start, 
     told = told_of(heir)
     assert "message 'password ***'" in told
     assert secret not in told
+
+
+def test_what_is_told_to_users_is_short_and_in_one_line():
+    told = describe(ValueError("first\nsecond " + "x" * 1000 + " last"))
+    assert told.startswith("ValueError: first second")
+    assert "\n" not in told
+    assert len(told) <= DESCRIPTION_LIMIT
+
+
+def test_what_is_told_has_no_character_that_a_database_does_not_take():
+    assert describe(ValueError("a\0b \ud83d é")) == r"ValueError: a\x00b \ud83d é"

@@ -10,7 +10,8 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.launches import view
 from airflow.providers.cncf.kubernetes_resilience.reporting.views import EndView, FailureView
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT, HeldLaunch
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT
+from airflow_resilience.ledger_entries import HeldLaunch
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT

@@ -22,7 +22,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodObservation,
 )
 from airflow_resilience import metrics
-from airflow_resilience.ledger import LAUNCH_HELD_EVENT, HeldLaunch
+from airflow_resilience.ledger import LAUNCH_HELD_EVENT
+from airflow_resilience.ledger_entries import HeldLaunch
 from airflow_resilience.ledger_queries import read_outages
 from cluster_lab.airflow_fixtures import make_scheduler_job
 

@@ -16,7 +16,6 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from kubernetes.client import V1Pod
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import DeletePod
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Creation,
     Deletion,
@@ -30,6 +29,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry im
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import DeletePod
 
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01", 1, -1)
 OTHER = KEY._replace(map_index=3)

@@ -37,11 +37,11 @@ from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
-from airflow.providers.cncf.kubernetes_resilience.executors.isolation import describe
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import describe
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
-from airflow_resilience.ledger import LaunchHistory
+from airflow_resilience.ledger_entries import LaunchHistory
 
 FOLDER = "airflow_yaml_output"
 """As the official command names it."""

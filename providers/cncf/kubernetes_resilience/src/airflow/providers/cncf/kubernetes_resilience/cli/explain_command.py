@@ -39,7 +39,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Decision
 from airflow_resilience.keys import is_task_instance
-from airflow_resilience.ledger import LaunchHistory
+from airflow_resilience.ledger_entries import LaunchHistory
 from airflow_resilience.retry_policy.evidence import Phase
 
 _KNOWN = "The task, and what was decided about earlier failures of the try, are from the metadata database."

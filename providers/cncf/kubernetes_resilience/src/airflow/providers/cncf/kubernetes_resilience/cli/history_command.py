@@ -20,7 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_rows
 from airflow.providers.cncf.kubernetes_resilience.reporting.words import end_in_words
 from airflow_resilience.context import ExecutionContext
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 from airflow_resilience.ledger_queries import FAILURE_EVENTS, read_row
 from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.durations import format_duration

@@ -11,7 +11,6 @@ item's fault: everything waits for it.
 from __future__ import annotations
 
 import logging
-import textwrap
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import UNHANDLED_ERRORS
-from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import describe
 from airflow_resilience.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -41,9 +40,6 @@ FORGOTTEN_AFTER = 60.0
 
 REMINDER_INTERVAL = 300.0
 """Seconds between two lines about what goes wrong in the same way in each turn."""
-
-DESCRIPTION_LIMIT = 300
-"""Characters of an exception that are shown to the user; a database's one has the whole statement in it."""
 
 
 class DatabaseAwayError(Exception):
@@ -198,16 +194,6 @@ class Isolation:
         else:
             return
         self._said[kind] = now
-
-
-def describe(error: BaseException) -> str:
-    """
-    Return an exception in one line, for the user of a task.
-
-    The scheduler writes the line into the audit log, and ends if the database does not take a character.
-    """
-    line = textwrap.shorten(mask(f"{type(error).__name__}: {error}"), DESCRIPTION_LIMIT)
-    return "".join(item if item.isprintable() else repr(item)[1:-1] for item in line)
 
 
 def database_answers() -> bool:

@@ -35,12 +35,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Part
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import not_built
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import notifications
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import PodUpdate
-from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
-    DatabaseAwayError,
-    describe,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import describe
 from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import UPSTREAM_SECTION
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
     find_without_meaning,

@@ -11,6 +11,7 @@ only the scheduler knows, are masked here.
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import replace
 from typing import TypeVar
 
@@ -32,6 +33,9 @@ _ESCAPE = re.compile(r"""\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrt"'/\\]))"
 """Characters within quotes, as JSON, Go and Python write them."""
 
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+
+DESCRIPTION_LIMIT = 300
+"""Characters of an exception that are shown to the user; a database's one has the whole statement in it."""
 
 _QUOTED_TIMES = 2
 """A webhook that is quoted may quote a manifest itself."""
@@ -81,3 +85,13 @@ def _masked(item: T) -> T:
     message, reason = item.message and mask(item.message), mask_reason(item.reason)
     is_clean = (message, reason) == (item.message, item.reason)
     return item if is_clean else replace(item, message=message, reason=reason)
+
+
+def describe(error: BaseException) -> str:
+    """
+    Return an exception in one line, for the user of a task.
+
+    The scheduler writes the line into the audit log, and ends if the database does not take a character.
+    """
+    line = textwrap.shorten(mask(f"{type(error).__name__}: {error}"), DESCRIPTION_LIMIT)
+    return "".join(item if item.isprintable() else repr(item)[1:-1] for item in line)

@@ -23,7 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
 )
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 from airflow_resilience.ledger_queries import Failures, RecordedFailure, RecordedOutage, TaskFailure
 from airflow_resilience.retry_policy.evidence import Phase
 

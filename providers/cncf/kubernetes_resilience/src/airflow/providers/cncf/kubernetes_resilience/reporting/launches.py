@@ -26,7 +26,8 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
 )
 from airflow_resilience.context import StateChangeReason
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LAUNCH_HELD_EVENT, HeldLaunch, LedgerEntry
+from airflow_resilience.ledger import LAUNCH_HELD_EVENT
+from airflow_resilience.ledger_entries import HeldLaunch, LedgerEntry
 from airflow_resilience.ledger_queries import FAILURE_EVENTS, TaskInstanceEvents, TryRow, WorkerEvent
 from airflow_resilience.outages import Dependency
 from airflow_resilience.propagation.stored import StoredContext

@@ -23,7 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
 )
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import Action, AvoidNode, Decision
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 from airflow_resilience.ledger_queries import TaskFailure
 from airflow_resilience.retry_policy.evidence import Phase
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
 from airflow_resilience.context import ExecutionContext, StateChangeReason
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 
 NOT_KNOWN: Final = "unknown"
 """Stands for a node, or a cause, that is missing in a row of the ledger."""

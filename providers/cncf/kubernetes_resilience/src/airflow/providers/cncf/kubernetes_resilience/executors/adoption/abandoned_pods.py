@@ -17,13 +17,14 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     DELETION_TIMEOUT,
     PodDeletion,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import AdoptPod, PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, is_host
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Deletion, Launch, launch_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import AdoptPod
 
 
 @define(kw_only=True, eq=False, repr=False, slots=False)

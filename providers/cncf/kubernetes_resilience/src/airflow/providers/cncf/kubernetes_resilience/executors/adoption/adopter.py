@@ -49,7 +49,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import S
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience import ledger
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance

@@ -20,7 +20,7 @@ from attrs import define
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder, rename
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import CreatePod, PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Creation,
     Launch,
@@ -40,6 +40,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     QUOTA_EXCEEDED,
     find_no_pod,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import CreatePod
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.decision import UNLIMITED
 from airflow_resilience.outages import Dependency, DependencyKind

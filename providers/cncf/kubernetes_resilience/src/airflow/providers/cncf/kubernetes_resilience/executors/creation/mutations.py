@@ -32,7 +32,7 @@ from kubernetes.utils.quantity import parse_quantity
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.pods import NODE_GONE
 from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import AvoidNode
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 from airflow_resilience.mutation import MemoryIncrease, Mutation
 
 _MEBIBYTE: Final = 2**20

@@ -31,7 +31,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies im
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.context import ExecutionContext, MetadataKey
-from airflow_resilience.ledger import HeldLaunch, record_held
+from airflow_resilience.ledger import record_held
+from airflow_resilience.ledger_entries import HeldLaunch
 from airflow_resilience.ledger_queries import OUTAGE_MEMORY, find_outages, read_failures
 from airflow_resilience.outages import Dependency, DependencyKind, Outage, OutageLimits, OutageState
 from airflow_resilience.propagation import listeners

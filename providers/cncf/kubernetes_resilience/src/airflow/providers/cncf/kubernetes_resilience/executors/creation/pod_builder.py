@@ -36,7 +36,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     WORKER_CONTAINER,
     WORKLOAD_OPTION,
 )
-from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.ledger_entries import LaunchHistory, LedgerEntry
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
 from airflow_resilience.retry_policy.rule import InfrastructureBudget

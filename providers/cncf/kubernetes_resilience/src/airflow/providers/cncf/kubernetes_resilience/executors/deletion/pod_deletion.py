@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 from attrs import define, field
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
-    CleanUpPod,
-    Command,
-    DeletePod,
-    FindCreatedPod,
-    MarkPodDone,
-    PodCommands,
-    StopAndKeepPod,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Deletion, Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
@@ -30,6 +22,14 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     PodFailure,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    CleanUpPod,
+    Command,
+    DeletePod,
+    FindCreatedPod,
+    MarkPodDone,
+    StopAndKeepPod,
+)
 
 if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey

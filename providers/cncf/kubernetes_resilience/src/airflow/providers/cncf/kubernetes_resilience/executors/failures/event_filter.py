@@ -31,11 +31,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_
     SupersededPods,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
-    AdoptPod,
-    ConfirmPod,
-    PodCommands,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
@@ -47,6 +43,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     PodRef,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    AdoptPod,
+    ConfirmPod,
     Message,
     PodConfirmed,
     PodCreated,

@@ -1,10 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""
-Judges launches by their situation and by their task instance's row.
-
-Nothing is asked and nothing is reported here.
-"""
+"""Judges launches by their situation and by their task instance's row. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT, PodFailure
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 from airflow_resilience.retry_policy.evidence import Phase
 
 

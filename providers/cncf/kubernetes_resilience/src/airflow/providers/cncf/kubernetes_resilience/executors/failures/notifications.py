@@ -12,7 +12,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.counters import LAUN
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 from airflow_resilience.metrics import BUDGET_EXHAUSTED, count_infrastructure_retry
 from airflow_resilience.propagation import listeners
 from airflow_resilience.propagation.database import read_failure

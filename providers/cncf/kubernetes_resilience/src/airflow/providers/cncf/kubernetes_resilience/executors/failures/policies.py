@@ -25,7 +25,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow_resilience.decision import Decision
-from airflow_resilience.ledger import LaunchHistory
+from airflow_resilience.ledger_entries import LaunchHistory
 from airflow_resilience.retry_policy.document import PolicyFileError, PolicySource
 from airflow_resilience.retry_policy.engine import decide
 from airflow_resilience.retry_policy.evidence import Phase

@@ -50,7 +50,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 )
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, AvoidNode, Decision
-from airflow_resilience.ledger import Histories, LaunchHistory, LedgerEntry
+from airflow_resilience.ledger_entries import Histories, LaunchHistory, LedgerEntry
 from airflow_resilience.outages import Dependency
 from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.evidence import Phase

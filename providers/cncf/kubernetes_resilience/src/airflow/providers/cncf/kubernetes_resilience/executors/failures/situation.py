@@ -1,10 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Says whether the pod of a launch has ended, by its known facts and by the clock.
+Says whether the pod of a launch has ended, by its known facts and by the clock. Pure.
 
-A fact stays true until the pod shows another one. If several ends apply, the more certain one wins. Nothing
-is asked and nothing is reported here.
+A fact stays true until the pod shows another one. If several ends apply, the more certain one wins.
 """
 
 from __future__ import annotations

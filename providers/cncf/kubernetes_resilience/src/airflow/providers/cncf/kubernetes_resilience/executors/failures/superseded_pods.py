@@ -24,11 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
-    ConfirmPod,
-    DeletePod,
-    PodCommands,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import try_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
@@ -39,6 +35,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     SCHEDULER_LABEL,
     PodFacts,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import ConfirmPod, DeletePod
 
 log = logging.getLogger(__name__)
 

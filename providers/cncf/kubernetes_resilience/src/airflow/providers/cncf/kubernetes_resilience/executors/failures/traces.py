@@ -29,7 +29,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.notificatio
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import read_trace_carriers
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 
 NAMES: Mapping[str, str] = {
     "dag_id": "airflow.dag_id",

@@ -7,92 +7,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    AdoptPod,
+    CleanUpPod,
+    Command,
+    ConfirmPod,
+    CreatePod,
+    DeletePod,
+    FindCreatedPod,
+    MarkPodDone,
+    StopAndKeepPod,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.session import CommandFunction
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CreatePod:
-    """Create the pod of a launch; answered by ``PodCreated`` or ``PodNotCreated``."""
-
-    launch_id: str
-    body: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class DeletePod:
-    """Delete a pod, and no other of its name; answered by ``PodConfirmed``, or ``PodDeletionAccepted``."""
-
-    ref: PodRef
-    unless_started_since: str | None = None
-    """A resource version at which the pod had not started, or one that no pod has: a pod that has started by
-    the time of the deletion stays, which is answered by ``PodNotDeleted``. None to delete it in any case."""
-    scheduler_label: str | None = None
-    """The scheduler's label without which the pod stays too, as an adopted pod. None for any label; with a
-    resource version only."""
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """The version, and the label, that the pod has to have to be deleted."""
-        version, label = self.unless_started_since, self.scheduler_label
-        if version is None:
-            return ()
-        return (version, label) if label else (version,)
-
-
-@dataclass(frozen=True, slots=True)
-class FindCreatedPod:
-    """Look for the pod of a create call whose outcome is not known; answered by ``PodCreated``, if at all."""
-
-    namespace: str
-    name: str
-    launch_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class CleanUpPod:
-    """Delete a pod that has ended."""
-
-    ref: PodRef
-
-
-@dataclass(frozen=True, slots=True)
-class MarkPodDone:
-    """Label a pod that is kept, so that no executor sees it again."""
-
-    ref: PodRef
-
-
-@dataclass(frozen=True, slots=True)
-class StopAndKeepPod:
-    """Stop what still runs in a pod that is kept, and label it as :class:`MarkPodDone` does."""
-
-    ref: PodRef
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmPod:
-    """Ask what is true of a pod now; answered by ``PodConfirmed``, or ``PodNotConfirmed``."""
-
-    ref: PodRef
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptPod:
-    """Put this scheduler's labels on a pod; answered by ``PodConfirmed`` if it is gone."""
-
-    ref: PodRef
-
-
-Command = (
-    CreatePod | DeletePod | FindCreatedPod | CleanUpPod | MarkPodDone | StopAndKeepPod | ConfirmPod | AdoptPod
-)
 
 
 class PodCommands:

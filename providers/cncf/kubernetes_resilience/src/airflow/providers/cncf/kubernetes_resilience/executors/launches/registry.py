@@ -15,8 +15,6 @@ from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 
-from airflow.providers.cncf.kubernetes_resilience.executors.isolation import describe
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import Command
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     ALLOWED,
@@ -27,8 +25,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
     LaunchState,
     Waiting,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import describe
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import Command
 from airflow_resilience.outages import Dependency
 
 

@@ -13,7 +13,6 @@ from uuid import UUID
 from airflow.executors.workloads import ExecuteTask
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
-from kubernetes.client import V1Pod
 
 from airflow_resilience.retry_policy.selection import INFRASTRUCTURE_KEYS
 
@@ -39,7 +38,8 @@ class StoredWorkload:
     """
 
     workload: bytes
-    override: V1Pod | None
+    override: Any
+    """``pod_override`` of the task, a ``V1Pod``; None without one."""
     template: str | None
     image: str | None
     options: dict[str, Any] | None

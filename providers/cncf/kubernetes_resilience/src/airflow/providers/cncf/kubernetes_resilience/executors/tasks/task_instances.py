@@ -33,7 +33,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
 from airflow_resilience import ledger
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_entries import LedgerEntry
 from airflow_resilience.past_tries import IS_PAST, PAST_TRY_ID, WITH_PAST_TRIES, PastTry
 from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.selection import TaskProfile, read_task_options
