@@ -21,7 +21,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption import adop
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import (
     create_retries,
-    launch_queue,
     outages,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import garbage_collection, pod_deletion
@@ -40,7 +39,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout, task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods import facts
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
@@ -187,7 +186,7 @@ def lose_vanished_pods(patch):
 # Also beside one that cannot be handled.
 @found_by_search("I(5|10)")
 def drop_orphans_without_pods(patch):
-    patch.setattr(launch_queue.task_instances, "reschedule", lambda *args, **kwargs: set())
+    patch.setattr(task_instances, "reschedule", lambda *args, **kwargs: set())
 
 
 @found_by_search("I[15]")

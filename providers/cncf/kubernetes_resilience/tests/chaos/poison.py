@@ -23,7 +23,7 @@ STEPS = {
     "failures.record:ledger.record": "killed",
     "deletion.pod_deletion:PodDeletion.supersede": "killed",
     "launches.workload:StoredWorkload.job": "killed",
-    "creation.launch_queue:awaits_launch": "killed",
+    "failures.judge:_judge_due": "killed",
     "creation.pod_builder:PodBuilder.build": "killed",
     "creation.create_retries:CreateRetries.ask": "killed",
     "creation.create_retries:CreateRetries._wait": "not created",

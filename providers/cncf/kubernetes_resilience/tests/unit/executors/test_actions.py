@@ -8,6 +8,7 @@ import pytest
 
 from airflow import settings
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Release,
     Settled,
@@ -15,7 +16,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
     Step,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow_resilience.propagation import audit
 
 from ...support import manifests as m
@@ -67,14 +67,14 @@ def test_a_failure_that_cannot_be_stored_keeps_no_other_launch(harness, not_laun
 
 @pytest.mark.parametrize("odd", [1, 2])
 def test_one_that_cannot_be_released_keeps_no_other(harness, not_launched, monkeypatch, odd):
-    retract = Slots.retract
+    cancel = PodDeletion.cancel
 
     def fail(self, key):
         if key.map_index == odd:
             raise RuntimeError("a bug")
-        retract(self, key)
+        cancel(self, key)
 
-    monkeypatch.setattr(Slots, "retract", fail)
+    monkeypatch.setattr(PodDeletion, "cancel", fail)
     harness.executor.heartbeat()
     assert (held(harness, not_launched), reported(harness)) == ([odd], {0: "failed"})
     for _ in range(isolation.ATTEMPTS):

@@ -18,7 +18,6 @@ from airflow import settings
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation, reconciler
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
@@ -203,7 +202,7 @@ STEPS = {
     "workload": (StoredWorkload, "job", "act"),
     "relaunch": (LaunchQueue, "relaunch", "act"),
     "earlier failures": (audit, "read_previous_failures", "launch"),
-    "wanted": (launch_queue, "awaits_launch", "build"),
+    "wanted": (judge, "_judge_due", "launch"),
     "build": (PodBuilder, "build", None),
     "hook": (settings, "pod_mutation_hook", None),
     "create": (LaunchRegistry, "create", "build"),

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from airflow.models.log import Log
 from sqlalchemy import select
 
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
+from airflow_resilience import ledger
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.retry_policy import engine
 
@@ -43,13 +43,13 @@ def test_superseded_pods_of_tasks_that_are_never_launched_again_are_forgotten(ha
 def test_a_slow_database_lets_more_than_one_pod_through(harness, queued_ti, monkeypatch):
     for ti in queued_ti(mapped=5):
         harness.queue(ti)
-    read = launch_queue.ledger.read_histories
+    read = ledger.read_histories
 
     def slow(*args, **kwargs):
         harness.clock.advance(10)
         return read(*args, **kwargs)
 
-    monkeypatch.setattr(launch_queue.ledger, "read_histories", slow)
+    monkeypatch.setattr(ledger, "read_histories", slow)
     harness.executor.heartbeat()
     assert len(harness.runtime.take("create")) == 5
 

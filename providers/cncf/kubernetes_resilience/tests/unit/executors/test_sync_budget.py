@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor, reconciler
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries, launch_queue
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
@@ -107,7 +107,7 @@ def test_a_turn_that_can_do_nothing_in_time_still_does_something(ended, monkeypa
 
 def test_the_scheduler_does_not_sleep_while_pods_are_to_be_built(start, queued_ti, monkeypatch):
     harness = start()
-    monkeypatch.setattr(launch_queue, "CREATE_BATCH", 3)
+    monkeypatch.setattr(reconciler, "LAUNCH_BATCH", 3)
     tis = queued_ti(mapped=TASKS)
     harness.hand_over(*tis)
     created, awake = [len(harness.runtime.take("create"))], [len(harness.executor.get_event_buffer())]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
+from airflow.providers.cncf.kubernetes_resilience.executors import reconciler
 
 from ....support import manifests as m
 from ....support.harness import lock
@@ -63,7 +63,7 @@ def test_the_slot_of_a_row_that_is_gone_is_freed(queued_ti, successor, session):
 
 
 def test_it_does_not_wait_until_other_pods_are_built(queued_ti, successor, monkeypatch):
-    monkeypatch.setattr(launch_queue, "BUILD_BUDGET", -1.0)
+    monkeypatch.setattr(reconciler, "BUILD_BUDGET", -1.0)
     others, ti = queued_ti("others", mapped=3), queued_ti("orphan")
     heir = successor()
     for other in others:

@@ -11,7 +11,7 @@ import yaml
 from airflow.models.log import Log
 from kubernetes.client import models as k8s
 
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import BUILD_BUDGET
+from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import BUILD_BUDGET
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import PodConflictError
 from airflow_resilience.termination.environment import GRACE_PERIOD
 
@@ -156,7 +156,7 @@ def test_building_many_pods_does_not_keep_the_scheduler(harness, queued_ti):
         harness.clock.advance(0.45 * BUILD_BUDGET)
         return harness.clock.now
 
-    harness.executor._parts.launch_queue._clock = slow_clock
+    harness.executor._parts.reconciler._clock = slow_clock
     harness.hand_over(*queued_ti(mapped=7))
     per_turn = [len(harness.runtime.take("create"))]
     while per_turn[-1]:

@@ -12,7 +12,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     DELETION_TIMEOUT,
     UNKNOWN_VERSION,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import Reconciler
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import judge
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     CreationCancelledError,
@@ -475,8 +475,8 @@ class TestGivenUpForGood:
         harness = start(**CONFIG)
         ti = queued_ti()
         pod = harness.launch(ti)
-        owner, name = (Reconciler, "settle") if step == "settle" else (LaunchQueue, "relaunch")
-        monkeypatch.setattr(owner, name, lambda *args: 1 / 0)
+        owner, name = (judge, "assess") if step == "settle" else (LaunchQueue, "relaunch")
+        monkeypatch.setattr(owner, name, lambda *args, **options: 1 / 0)
         give_up(harness, pod)
         for _ in range(isolation.ATTEMPTS):
             harness.wait(10)

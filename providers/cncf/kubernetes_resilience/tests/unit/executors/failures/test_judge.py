@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
+    Build,
+    Fail,
     Release,
     Situation,
     Step,
@@ -17,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Creation,
+    EarlierFailures,
     Launch,
     NextAttempt,
     Waiting,
@@ -24,6 +28,14 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
+from airflow_resilience.decision import Action, Decision
+from airflow_resilience.ledger_entries import Histories, LaunchHistory, LedgerEntry
 from airflow_resilience.retry_policy.evidence import Phase
 
 KEY = TaskInstanceKey("dag", "task", "run", 1, -1)
@@ -87,10 +99,25 @@ CREATION = ELSEWHERE | {
     "runs in another pod": Step.FOLLOW,
 }
 
+RELAUNCH = Decision(action=Action.RELAUNCH, policy="policy", rule="rule", explanation="once more")
+EARLIER = EarlierFailures(Histories(LaunchHistory(), LaunchHistory(Phase.EXECUTION)), None)
+DUE = ELSEWHERE | {
+    **NOT_WANTED,
+    **dict.fromkeys(("deferred", "scheduled again", "rescheduled", "restarts"), Step.CANCEL),
+    **dict.fromkeys(("runs here", "runs in another pod", "restarting"), Step.FOLLOW),
+}
+
 # Where nothing is said, the launch waits.
 TABLE = {
     "pending": (Situation.UNCHECKED, PENDING, NOT_WANTED | ELSEWHERE),
     "relaunch": (Situation.UNCHECKED, WAITING, NOT_WANTED | ELSEWHERE),
+    "launch": (Situation.LAUNCH_DUE, {"waiting": Waiting("job")}, DUE | {"queued": Build(EARLIER)}),
+    "without its job": (Situation.LAUNCH_DUE, {"waiting": Waiting(None)}, DUE | {"queued": Step.HAND_BACK}),
+    "failed": (
+        Situation.LAUNCH_DUE,
+        {"waiting": Waiting(None, is_relaunch=True, fails="evicted")},
+        DUE | {"queued": Fail("evicted")},
+    ),
     "token": (Situation.TOKEN_EXPIRED, PENDING, NOT_WANTED | ELSEWHERE | {"queued": Step.REPLACE}),
     "label": (
         Situation.RELABELLED,
@@ -124,7 +151,37 @@ TABLE = {
 def test_every_cell(name, found):
     situation, fields, steps = TABLE[name]
     launch = Launch(KEY, "id", **fields)
-    assert judge(situation, launch, TASKS[found], job_id=JOB) == steps.get(found, Step.WAIT)
+    assert judge(situation, launch, TASKS[found], job_id=JOB, earlier=EARLIER) == steps.get(found, Step.WAIT)
+
+
+@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize("fails", [None, "evicted"])
+def test_a_try_whose_last_launch_has_failed_for_good_is_not_launched(action, fails):
+    """The scheduler that has decided has died before its report, or reports now that no pod can start."""
+    entry = LedgerEntry(
+        ti_id="id",
+        worker_uid="uid",
+        worker_name=POD,
+        launch=1,
+        reason="Evicted",
+        context=ExecutionContext(
+            StateChangeCategory.INFRASTRUCTURE, StateChangeReason.WORKER_LOST, ContextSource.EXECUTOR, {}
+        ),
+        decision=replace(RELAUNCH, action=action),
+    )
+    launches = LaunchHistory()
+    launches.add(entry)
+    earlier = EARLIER._replace(histories=EARLIER.histories._replace(launches=launches))
+    launch = Launch(KEY, "id", waiting=Waiting("job", fails=fails))
+    verdict = judge(Situation.LAUNCH_DUE, launch, TASKS["queued"], job_id=JOB, earlier=earlier)
+    failed = None if action is Action.RELAUNCH else entry
+    if fails:
+        assert verdict == Fail("evicted", None, failed)
+    elif failed:
+        why = f"Pod {POD} failed before the task's process had started: reason Evicted; once more"
+        assert verdict == Fail(why, None, entry)
+    else:
+        assert verdict == Build(earlier)
 
 
 @pytest.mark.parametrize("name", ["repeat", "refused"])

@@ -9,7 +9,6 @@ Airflow gets reports of certain facts only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import assert_never
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -21,7 +20,7 @@ from attrs import define
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import (
     LaunchQueue,
-    NotLaunched,
+    not_built,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
     UNKNOWN_VERSION,
@@ -31,7 +30,9 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures import noti
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
+    Build,
     Decided,
+    Fail,
     Keep,
     Release,
     Report,
@@ -92,9 +93,21 @@ class Actions(LoggingMixin):
         again. So a launch is released last.
         """
         launch, outcome = settled.launch, settled.outcome
-        if isinstance(outcome, Step):
-            self._go_on(launch, outcome)
-            return
+        match outcome:
+            case Step():
+                self._go_on(launch, outcome)
+            case Build(earlier):
+                if why := self._launch_queue.build(launch, earlier):
+                    self._fail(launch, why, not_built(why))
+            case Fail(why, context):
+                if launch.waiting and not launch.waiting.fails:
+                    self.log.warning("The last launch of %s has failed; none follows: %s", launch.key, why)
+                self._fail(launch, why, context)
+            case _:
+                self._end(settled, outcome)
+
+    def _end(self, settled: Settled, outcome: Decided | Report | Release | Keep) -> None:
+        launch = settled.launch
         if not settled.leaves_pod:
             self._deletion.supersede(launch, settled.failure)
         match outcome:
@@ -162,7 +175,7 @@ class Actions(LoggingMixin):
         """Free the slot of a launch, if it is still the current one. Nothing is reported."""
         if self._registry.is_current(launch):
             self._registry.release(launch.key)
-            self._slots.free(launch.key)
+            self._slots.retract(launch.key)
 
     def _stop_following(self, launch: Launch, outcome: Release, situation: Situation) -> None:
         self.log.info("Launch of %s is released: %s", launch.key, outcome.why)
@@ -182,10 +195,13 @@ class Actions(LoggingMixin):
 
     def _go_on(self, launch: Launch, step: Step) -> None:
         match step:
+            case Step.HAND_BACK:
+                self.log.info("%s is handed back to the scheduler, to be queued in the same try", launch.key)
+                self._retract(launch.key)
             case Step.CANCEL:
                 self._cancel(launch)
             case Step.FOLLOW:
-                self._cancel(launch)
+                self._cancel(launch, runs=True)
                 self._running_workers.follow([launch.key])
             case Step.REPLACE:
                 self._replace(launch)
@@ -200,11 +216,15 @@ class Actions(LoggingMixin):
             case _:
                 assert_never(step)
 
-    def _cancel(self, launch: Launch) -> None:
-        """Free the slot of a launch that is not wanted, and delete its pod unless that has started."""
+    def _cancel(self, launch: Launch, *, runs: bool = False) -> None:
+        """
+        Free the slot of a launch that is not wanted, and delete its pod unless that has started.
+
+        :param runs: whether its task runs in another pod, which may have been given up
+        """
         if launch.ref is None:
             self.log.info("%s is not launched: it was cleared, marked or deleted, or goes on", launch.key)
-            if launch.waiting:
+            if launch.waiting and not runs:
                 self._deletion.revoke_given_up(launch.key)
             self._retract(launch.key)
         else:
@@ -224,44 +244,17 @@ class Actions(LoggingMixin):
         self._launch_queue.relaunch(launch, None)
         self._traces.cancelled(launch)
 
-    def not_launched(self, given_up: Iterable[NotLaunched]) -> None:
-        """
-        Release launches whose pod is not created.
-
-        :raises DatabaseAwayError: if the database does not answer
-        """
-        items = [item for item in given_up if self._registry.is_current(item.launch)]
-        # Items handed back come first, since that is committed, and items that need the database last.
-        for item in sorted(items, key=lambda item: (bool(item.error or item.why), item.runs)):
-            self._isolation.alone(
-                "act",
-                item,
-                self._end_not_launched,
-                name=lambda item: item.launch.key,
-                give_up=lambda item, _: self._release(item.launch),
-            )
-
-    def _end_not_launched(self, item: NotLaunched) -> None:
-        if item.error:
-            self._give_up(item.launch, item.error)
-        elif item.why:
-            self._fail(item.launch, item.why, item.context)
-        else:
-            self._retract(item.launch.key)
-            if item.runs:
-                self._running_workers.follow([item.launch.key])
-
     # ------------------------------------------------------------------ what cannot be handled
 
     def cannot_act(self, settled: Settled, error: Exception) -> None:
         """Report what is known of a launch whose outcome could not be acted on."""
         launch, outcome = settled.launch, settled.outcome
         match outcome:
-            case Step.CANCEL | Step.FOLLOW | Keep() | Release(leaves_pod=True):
+            case Step.CANCEL | Step.FOLLOW | Step.HAND_BACK | Fail() | Keep() | Release(leaves_pod=True):
                 # A pod that never starts, or that nobody cleans up, stays until this scheduler ends.
                 self._release_settled(launch)
                 return
-            case Step():
+            case Step() | Build():
                 self.cannot_settle(Asked(launch, settled.situation), error)
                 return
             case Decided(entry) if entry.phase is Phase.LAUNCH:
@@ -281,7 +274,7 @@ class Actions(LoggingMixin):
             case Situation.ENDED:
                 self._give_up(launch, error)
                 self._supersede(launch, launch.failure)
-            case Situation.CREATION_DUE:
+            case Situation.CREATION_DUE | Situation.LAUNCH_DUE:
                 self._give_up(launch, error)
             case Situation.RELABELLED:
                 self._release_settled(launch)

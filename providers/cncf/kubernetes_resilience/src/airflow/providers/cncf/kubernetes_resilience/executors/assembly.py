@@ -155,8 +155,6 @@ class Parts:
             registry=self.registry,
             create_retries=self.create_retries,
             outages=self.outages,
-            isolation=self.isolation,
-            job_id=self.job_id,
             clock=self.clock,
         )
 

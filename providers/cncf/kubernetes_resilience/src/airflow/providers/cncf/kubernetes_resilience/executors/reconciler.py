@@ -27,6 +27,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
+    Build,
+    Fail,
     Release,
     Report,
     Settled,
@@ -59,6 +61,12 @@ BATCH = 100
 Launches that are settled in one transaction. Their relaunches are asked for before the next batch is settled:
 the API server creates pods while this thread waits for the database.
 """
+
+BUILD_BUDGET = 0.2
+"""Seconds that a turn of the scheduler's loop may spend on building pods, some 400 of them."""
+
+LAUNCH_BATCH = 500
+"""Launches that are read from the database at once. A turn has no time to build more."""
 
 CHECK_INTERVAL = 10.0
 """Seconds between two looks at launches that have not started."""
@@ -137,13 +145,27 @@ class Reconciler:
 
     def launch(self) -> bool:
         """
-        Ask for the pods of the launches that are due; return whether some are left.
+        Settle the launches that are due: most are created. Return whether some are left to the next turn.
 
-        :raises DatabaseAwayError: if the database does not answer
+        :raises DatabaseAwayError: if the database does not answer; everything waits on then
         """
-        not_launched, is_more = self._launch_queue.create_due()
-        self._actions.not_launched(not_launched)
-        return is_more
+        due = self._launch_queue.due()
+        settled = self._isolation.batch(
+            "launch",
+            [Asked(launch, Situation.LAUNCH_DUE) for launch in due[:LAUNCH_BATCH]],
+            self.settle,
+            name=_key,
+            give_up=self._actions.cannot_settle,
+        )
+        began, is_late = self._clock(), False
+        for item in sorted(settled, key=_order):
+            is_built = isinstance(item.outcome, Build)
+            if is_built and is_late:
+                continue
+            step = "build" if is_built else "act"
+            self._isolation.alone(step, item, self._actions.act, name=_key, give_up=self._actions.cannot_act)
+            is_late |= is_built and self._clock() - began > BUILD_BUDGET
+        return is_late or len(due) > LAUNCH_BATCH
 
     def _reconcile(self, asked: Sequence[Asked]) -> None:
         # Some may have been launched, or released, since the batch before.
@@ -172,13 +194,21 @@ class Reconciler:
             tasks = task_instances.read_snapshots({item.launch.tried for item in asked}, session=session)
             settled = self._recorder.read_decided(_find_cleared(asked, tasks), session)
             known = {item.launch for item in settled}
+            earlier = self._recorder.read_earlier(_find_due(asked), session)
+            known |= {
+                launch for launch, found in earlier.items() if self._launch_queue.postpone(launch, found)
+            }
             for item in asked:
                 if item.launch in known:
                     continue
                 task = tasks[item.launch.tried]
-                queued_again = self._slots.is_queued_again(item.launch.key)
                 verdict = judge(
-                    item.situation, item.launch, task, job_id=self._job_id, queued_again=queued_again
+                    item.situation,
+                    item.launch,
+                    task,
+                    job_id=self._job_id,
+                    queued_again=self._slots.is_queued_again(item.launch.key),
+                    earlier=earlier.get(item.launch),
                 )
                 match verdict:
                     case Phase():
@@ -194,6 +224,7 @@ class Reconciler:
                 log.debug("%s: %s, %s: %r", item.launch.key, item.situation.name, standing.name, verdict)
             audit.record_reported(_ended_by_themselves(settled), session=session)
             settled = _record_cleared(settled, tasks, session)
+            settled = self._recorder.record_due(settled, session)
             return [*settled, *self._recorder.record(failed, session)]
 
     def _ask(self, now: float) -> dict[Launch, Situation]:
@@ -248,6 +279,22 @@ class Reconciler:
             and not self._is_adopted(launch)
             and has_expired_token(launch, now, self._token_validity)
         )
+
+
+def _find_due(asked: Sequence[Asked]) -> list[Launch]:
+    return [launch for launch, situation in asked if situation is Situation.LAUNCH_DUE]
+
+
+def _order(settled: Settled) -> int:
+    """Return the place of an act among others: first come those without the database, then pods."""
+    match settled.outcome:
+        case Step.FOLLOW:
+            return 1
+        case Build():
+            return 2
+        case Fail():
+            return 3
+    return 0
 
 
 def _find_cleared(asked: Sequence[Asked], tasks: Mapping[Try, TaskSnapshot]) -> list[Launch]:

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import EarlierFailures, Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
@@ -20,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     standing,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT, PodFailure
+from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger_entries import LedgerEntry
 from airflow_resilience.retry_policy.evidence import Phase
@@ -40,6 +41,8 @@ class Situation(Enum):
     committed."""
     CREATION_DUE = auto()
     """A create call has failed, and what follows is due."""
+    LAUNCH_DUE = auto()
+    """The launch has waited, and is due: no earlier pod of its task instance keeps it waiting."""
 
 
 class Asked(NamedTuple):
@@ -50,7 +53,7 @@ class Asked(NamedTuple):
 
 
 class Step(Enum):
-    """Steps for a launch that has not ended."""
+    """Steps for a launch whose pod has not ended."""
 
     WAIT = auto()
     CANCEL = auto()
@@ -65,6 +68,8 @@ class Step(Enum):
     """The pod is asked for again."""
     CREATE_LATER = auto()
     """The pod is asked for again later: the worker runs, so a call without an answer was carried out."""
+    HAND_BACK = auto()
+    """The scheduler queues the task instance again, in the same try: its job is not known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,24 @@ class Keep:
     """Nothing has ended: the worker has started in the meantime."""
 
 
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Build the pod, and ask for it."""
+
+    earlier: EarlierFailures = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Report a failure whose pod cannot start any more, and free the slot."""
+
+    why: str
+    context: ExecutionContext | None = None
+    """The failure for callbacks and the audit log; None if the ledger has the context."""
+    entry: LedgerEntry | None = None
+    """The decision; None if the ledger has none."""
+
+
 Assessment = Phase | Report | Release | Keep
 """
 What follows for a launch that has ended. A phase stands for a worker that has failed in it, or counts as
@@ -113,7 +136,7 @@ class Settled:
     """A committed decision about a launch."""
 
     launch: Launch
-    outcome: Decided | Report | Release | Keep | Step
+    outcome: Decided | Report | Release | Keep | Build | Fail | Step
     situation: Situation = Situation.ENDED
 
     @property
@@ -148,11 +171,13 @@ def judge(
     *,
     job_id: int | None,
     queued_again: bool = False,
-) -> Step | Assessment:
+    earlier: EarlierFailures | None = None,
+) -> Step | Assessment | Build | Fail:
     """
     Return what follows for a current launch.
 
     :param queued_again: whether this executor has already been handed the task instance's next phase
+    :param earlier: known of a launch that is due
     """
     match situation:
         case Situation.ENDED:
@@ -163,6 +188,8 @@ def judge(
             return Step.CANCEL  # a call was carried out, and the worker has reported
         case Situation.CREATION_DUE:
             return _judge_creation(launch, task, job_id)
+        case Situation.LAUNCH_DUE:
+            return _judge_due(launch, task, earlier, job_id)
         case _:
             return _judge_unstarted(situation, task, job_id)
 
@@ -201,6 +228,32 @@ def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> S
     if launch.creation.next_attempt.final is None:
         return Step.CREATE
     return Step.CREATE_LATER if may_run_here else Phase.LAUNCH
+
+
+def _judge_due(
+    launch: Launch, task: TaskSnapshot, earlier: EarlierFailures | None, job_id: int | None
+) -> Step | Release | Build | Fail:
+    if launch.waiting is None or earlier is None:
+        raise AssertionError("a launch that is due waits, and the failures before it were read")
+    match task.standing(job_id):
+        case Standing.ELSEWHERE:
+            return _leave(task)
+        case Standing.RUNNING:
+            return Step.FOLLOW
+        case Standing.GONE | Standing.RESTARTED | Standing.OVER | Standing.HELD_UP:
+            return Step.CANCEL
+    if launch.is_handed_back:
+        return Step.HAND_BACK
+    last = earlier.histories.launches.last
+    failed = last if last and last.decision.action is not Action.RELAUNCH else None
+    if launch.waiting.fails:
+        return Fail(launch.waiting.fails, launch.waiting.context, failed)
+    if failed:
+        # The scheduler that has decided has died before its report. A reported failure does not come here
+        # again: the next try has another number, and a cleared task instance has another UUID.
+        why = f"Pod {failed.worker_name} failed before the task's process had started: reason {failed.reason}"
+        return Fail(f"{why}; {failed.decision.explanation}", entry=failed)
+    return Build(earlier)
 
 
 def runs_in_its_pod(launch: Launch, row: TaskInstanceRow | None, *, job_id: int | None) -> bool:

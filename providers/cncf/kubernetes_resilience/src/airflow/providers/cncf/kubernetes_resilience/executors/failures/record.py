@@ -12,7 +12,7 @@ the new UUID, which keeps the lost worker from reporting about the next run, are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -26,14 +26,17 @@ from uuid6 import uuid7
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
+    Build,
     Decided,
+    Fail,
     Settled,
+    Step,
     runs_in_its_pod,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import has_expired_token
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Place, locate
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import EarlierFailures, Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, awaits_launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import read_profiles
@@ -52,6 +55,7 @@ from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, AvoidNode, Decision
 from airflow_resilience.ledger_entries import Histories, LaunchHistory, LedgerEntry
 from airflow_resilience.outages import Dependency
+from airflow_resilience.propagation import audit
 from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
@@ -185,6 +189,50 @@ class Recorder:
             if (found := histories.get(launch.key))
             if (entry := _loss_of(launch, found.whole_try)) and entry.next_ti_id
         ]
+
+    def read_earlier(self, due: Collection[Launch], session: Session) -> dict[Launch, EarlierFailures]:
+        """
+        Return the failures before launches that are due, and record the failures that workers have stored.
+
+        Usually the latter are recorded when the pods have ended, but a pod may end late. The start of the
+        next try removes them.
+        """
+        if not due:
+            return {}
+        before = [launch.key._replace(try_number=launch.key.try_number - 1) for launch in due]
+        failed = audit.read_previous_failures([launch.key for launch in due], session=session)
+        former = task_instances.read_former_ids([key for key in before if key.try_number], session=session)
+        audit.record_reported(former, session=session)
+        histories = ledger.read_histories({launch.key: launch.ti_id for launch in due}, session=session)
+        return {launch: EarlierFailures(histories[launch.key], failed.get(launch.key)) for launch in due}
+
+    def record_due(self, settled: Collection[Settled], session: Session) -> list[Settled]:
+        """
+        Record what becomes of launches that are due; return what can be acted on now.
+
+        A replacement has all of the time that Airflow gives a pod to start.
+        """
+        launches = {item.launch.ti_id: item.launch for item in settled}
+        failed = {
+            item.launch.ti_id: item.outcome.entry
+            for item in settled
+            if isinstance(item.outcome, Fail) and item.outcome.entry
+        }
+        handed_back = {item.launch.ti_id for item in settled if item.outcome is Step.HAND_BACK}
+        built = [item.launch for item in settled if isinstance(item.outcome, Build)]
+        relaunched = {launch.ti_id for launch in built if launch.is_relaunch}
+        locked = task_instances.lock_rows({*failed, *handed_back, *relaunched}, session=session)
+        own = {
+            ti_id
+            for ti_id, row in locked.items()
+            if awaits_launch(row, launches[ti_id].key, job_id=self._job_id)
+        }
+        task_instances.refresh_queued(own & relaunched, session=session)
+        task_instances.reschedule(own & handed_back, session=session)
+        undelivered = {launches[ti_id].key: entry for ti_id, entry in failed.items() if ti_id in own}
+        task_instances.write_failed(undelivered, TaskInstanceState.QUEUED, session=session)
+        is_left = {*failed, *handed_back} - own
+        return [item for item in settled if item.launch.ti_id not in is_left]
 
     def record_revoked(self, launch: Launch) -> None:
         """

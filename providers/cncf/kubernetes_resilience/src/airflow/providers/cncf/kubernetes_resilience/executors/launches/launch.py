@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
@@ -32,7 +32,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Command
 from airflow_resilience.context import ExecutionContext
-from airflow_resilience.ledger_entries import LedgerEntry
+from airflow_resilience.ledger_entries import Histories, LedgerEntry
 from airflow_resilience.outages import Dependency
 
 
@@ -87,6 +87,24 @@ The states that may follow each state. None means that the registry does not kno
 A launch whose create call was carried out twice may have started, and be pending again with the second pod. A
 launch that was given up may start after all, until replaced.
 """
+
+
+class EarlierFailures(NamedTuple):
+    """Failures before a launch that is due."""
+
+    histories: Histories
+    """The ledger's entries about its try."""
+    previous_try: ExecutionContext | None
+    """Failure of the try before; None without one, or if unknown."""
+
+    def lost(self, ti_id: str) -> LedgerEntry | None:
+        """Return the loss after which a task instance runs again; None if the task instance does not."""
+        losses = self.histories.whole_try.entries
+        return next((entry for entry in losses if entry.next_ti_id == ti_id), None)
+
+    def decided(self, ti_id: str) -> LedgerEntry | None:
+        """Return the entry that led to a launch of a task instance; None for the first launch."""
+        return self.histories.launches.last or self.lost(ti_id)
 
 
 @dataclass(slots=True)
@@ -288,6 +306,11 @@ class Launch:
         """Return whether what follows a create call that has failed is due."""
         attempt = self.creation.next_attempt if self.creation else None
         return attempt is not None and attempt.not_before <= now
+
+    @property
+    def is_relaunch(self) -> bool:
+        """Whether it waits, and there was a launch before, which has failed."""
+        return self.waiting is not None and self.waiting.is_relaunch
 
     @property
     def is_handed_back(self) -> bool:
