@@ -67,15 +67,13 @@ class OutageWorld(World):
         self._free |= {entry.worker_uid for entry in entries if entry.decision.rule == "outage"}
         assert self._free <= self._unpulled, "I4: what was lost otherwise is free"
         for launch in self.held_by(scheduler):
-            waited = scheduler.executor._clock() - launch.held_since
+            waited = scheduler.clock() - launch.held_since
             assert waited <= MAX_WAIT + LOOK, f"I5: {launch.key} is held for {waited:.0f} s"
 
     def held_by(self, *schedulers: Scheduler) -> list[Launch]:
         """Return the launches that these schedulers hold, as of their last turn."""
         return [
-            launch
-            for scheduler in schedulers
-            for launch in scheduler.executor._registry.in_state(LaunchState.HELD)
+            launch for scheduler in schedulers for launch in scheduler.registry.in_state(LaunchState.HELD)
         ]
 
     def is_free(self, pod: WorldPod) -> bool:

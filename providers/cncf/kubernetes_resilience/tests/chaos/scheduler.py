@@ -233,6 +233,9 @@ class Scheduler:
         self._seen: dict[str, PodFacts] = {}
         self.runtime = Runtime(self)
         self.executor = self._start()
+        # Histories know the executor by these alone.
+        self.parts, self.registry = self.executor._parts, self.executor._registry
+        self.inbox, self.clock = self.executor._inbox, self.executor._clock
         self._holdings = holdings(self.executor)
 
     def holds(self) -> dict[str, int]:
@@ -269,7 +272,7 @@ class Scheduler:
 
     def fail_to_relaunch(self, error: BaseException) -> None:
         """Have it fail, once, after the commit of a decision that a running task runs again."""
-        queue = self.executor._parts.launch_queue
+        queue = self.parts.launch_queue
         relaunch = queue.relaunch
 
         def fail(launch: Any, entry: Any) -> None:
@@ -283,12 +286,12 @@ class Scheduler:
     @property
     def is_adopting(self) -> bool:
         """Whether it still looks for pods of a dead scheduler."""
-        return bool(self.executor._registry.adopting() or self.executor._parts.adopter._abandoned.orphans)
+        return bool(self.registry.adopting() or self.parts.adopter._abandoned.orphans)
 
     def tell(self, message: Any) -> None:
         if facts := getattr(message, "facts", None):
             self.learn(facts)
-        self.executor._inbox.put(message)
+        self.inbox.put(message)
 
     def learn(self, facts: PodFacts) -> None:
         self.phases[facts.ref.uid] = "Running" if facts.has_started and not facts.is_terminal else facts.phase

@@ -181,7 +181,7 @@ def test_a_pod_that_was_seen_before_it_was_found_is_followed_to_its_end(by_hand,
     chaos = by_hand(3)
     world = chaos.world
     first = have_a_pod_seen_before_it_is_found(chaos)
-    registry = first.executor._registry
+    registry = first.registry
     assert [launch.state for launch in registry] == ["started", "started"]
     if runs:
         start_all(chaos)
@@ -195,7 +195,7 @@ def test_a_pod_that_was_seen_before_it_was_found_is_followed_to_its_end(by_hand,
 def test_nobody_waits_for_a_pod_that_is_followed_again(by_hand):
     chaos = by_hand(3)
     first = have_a_pod_seen_before_it_is_found(chaos)
-    registry = first.executor._registry
+    registry = first.registry
     assert [registry.departing_of(launch.key) for launch in registry] == [[], []]
     chaos.flush()
     assert [registry.departing_of(launch.key) for launch in registry] == [[], []]
@@ -211,7 +211,7 @@ def test_a_pod_of_an_old_call_that_is_followed_again_is_removed(by_hand):
     start_all(chaos)
     carry_out(first, "delete")
     world.turn(first)
-    assert [launch.state for launch in first.executor._registry] == ["started", "started"]
+    assert [launch.state for launch in first.registry] == ["started", "started"]
     for pod in chaos.living():
         world.remove(pod)
     chaos.flush()
@@ -267,7 +267,7 @@ def test_a_pod_with_a_label_in_vain_starts(by_hand, reports):
             world.report_start(pod)
     first.runtime.carry_out_all()
     world.turn(first)
-    assert [launch.name for launch in first.executor._registry] == [pod.name for pod in chaos.living()]
+    assert [launch.name for launch in first.registry] == [pod.name for pod in chaos.living()]
     if reports == "after that":
         for pod in chaos.living():
             world.report_start(pod)

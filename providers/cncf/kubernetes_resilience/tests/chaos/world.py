@@ -284,7 +284,7 @@ class World(Cluster):
     def _check_called_off(self, scheduler: Scheduler) -> None:
         """Look whether a scheduler goes on with a creation from before another one had its task instance."""
         for launch_id in self._overtaken:
-            is_known = scheduler.executor._registry.current(launch_id)
+            is_known = scheduler.registry.current(launch_id)
             pod = next((pod for pod in self.pods if pod.launch_id == launch_id), None)
             # Its pod was made all the same, and has started: the task may run in it. So it is followed again,
             # unless the launch that has taken its place has a pod that lives.

@@ -104,8 +104,14 @@ class Harness:
 
     def __init__(self, executor, clock, session):
         self.executor, self.clock, self.session = executor, clock, session
-        self.runtime: FakeRuntime = executor._parts.runtime
+        self.registry, self.inbox = executor._registry, executor._inbox
+        self.runtime: FakeRuntime = self.parts.runtime
         self.cluster = self.runtime.cluster
+
+    @property
+    def parts(self):
+        """The parts of the executor. Tests know them by this, the registry and the inbox alone."""
+        return self.executor._parts
 
     # ------------------------------------------------------------------ the scheduler
 
@@ -221,7 +227,7 @@ class Harness:
     def send(self, *messages) -> None:
         """Deliver messages and let the executor turn once."""
         for message in messages:
-            self.executor._inbox.put(message)
+            self.inbox.put(message)
         self.executor.sync()
 
     def observe(self, pod: Pod, like: dict[str, Any] | None = None, **status: Any) -> None:

@@ -37,12 +37,12 @@ def not_launched(harness, queued_ti, monkeypatch):
     harness.set_state(tis[2], "running", hostname="another-pod")
     orphan = tis[3]
     harness.executor.running.add(orphan.key)
-    harness.executor._registry.make_current(Launch(orphan.key, str(orphan.id), waiting=Waiting(job=None)))
+    harness.registry.make_current(Launch(orphan.key, str(orphan.id), waiting=Waiting(job=None)))
     return tis
 
 
 def held(harness, tis):
-    registry = harness.executor._registry
+    registry = harness.registry
     return [ti.map_index for ti in tis if registry.get(ti.key) or harness.occupied(ti)]
 
 
@@ -112,7 +112,7 @@ def test_a_creation_that_cannot_be_repeated_fails_what_no_worker_runs(
 ):
     ti = queued_ti()
     harness.call_for(ti)
-    launch = harness.executor._registry.get(ti.key)
+    launch = harness.registry.get(ti.key)
     launch.creation.next_attempt, launch.calls = None, 0
     harness.set_state(ti, state)
     cannot_act(harness, ti, step, Situation.CREATION_DUE)
@@ -122,5 +122,5 @@ def test_a_creation_that_cannot_be_repeated_fails_what_no_worker_runs(
 
 
 def cannot_act(harness, ti, step, situation):
-    launch = harness.executor._registry.get(ti.key)
-    harness.executor._parts.actions.cannot_act(Settled(launch, step, situation), RuntimeError("a bug"))
+    launch = harness.registry.get(ti.key)
+    harness.parts.actions.cannot_act(Settled(launch, step, situation), RuntimeError("a bug"))

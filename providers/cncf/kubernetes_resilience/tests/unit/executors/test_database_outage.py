@@ -153,10 +153,10 @@ def test_a_pod_is_not_launched_for_a_task_that_is_not_queued_any_more(harness, q
 def test_a_relaunch_is_dropped_if_the_task_was_taken_away_meanwhile(harness, queued_ti, values):
     ti = queued_ti()
     pod, key = harness.launch(ti), ti.key
-    due = harness.executor._parts.launch_queue.due
-    harness.executor._parts.launch_queue.due = list
+    due = harness.parts.launch_queue.due
+    harness.parts.launch_queue.due = list
     harness.observe(pod, m.evicted())
-    harness.executor._parts.launch_queue.due = due
+    harness.parts.launch_queue.due = due
     harness.set_state(ti, values.pop("state", "queued"), **values)
     harness.executor.sync()
     assert harness.runtime.take("create") == []

@@ -115,7 +115,7 @@ def test_it_says_what_has_lost_its_pod_and_cannot_be_settled(
     heir = successor()
     heir.cluster.pods.clear()
 
-    adopter = heir.executor._parts.adopter
+    adopter = heir.parts.adopter
     monkeypatch.setattr(adopter, "_with_budget", set)
     assert heir.offer(ti) == []
     with database_away(adopter, "_with_budget"):

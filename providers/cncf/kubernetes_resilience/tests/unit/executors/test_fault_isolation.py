@@ -132,11 +132,11 @@ class Play:
         pods = []
         for launch_id, body in self.harness.runtime.take("create"):
             pods.append(self.harness.cluster.add(Pod(body)))
-            self.harness.executor._inbox.put(PodCreated(launch_id, pods[-1].facts()))
+            self.harness.inbox.put(PodCreated(launch_id, pods[-1].facts()))
         return pods
 
     def see(self, pod, like):
-        self.harness.executor._inbox.put(PodObservation(pod.become(like).facts()))
+        self.harness.inbox.put(PodObservation(pod.become(like).facts()))
 
     def finish(self, pod):
         index = int(pod.annotations["map_index"])
@@ -275,9 +275,7 @@ def test_a_guess_that_a_worker_is_gone_stands_if_its_pod_cannot_be_judged(start,
     assert (harness.occupied(ti), counted) == (False, ["heartbeat-timeout"])
     harness.executor.sync()
     assert len(sent) == 1
-    assert not harness.executor._registry.get(ti.key).is_silent, (
-        "nothing is left of a guess that is Airflow's"
-    )
+    assert not harness.registry.get(ti.key).is_silent, "nothing is left of a guess that is Airflow's"
 
 
 def test_what_runs_again_after_a_guess_that_was_passed_on_has_a_slot(start, queued_ti, monkeypatch):
@@ -291,7 +289,7 @@ def test_what_runs_again_after_a_guess_that_was_passed_on_has_a_slot(start, queu
     assert not harness.occupied(ti)
     harness.observe(pod, m.evicted())
     harness.wait(record.REPORT_GRACE)
-    assert harness.executor._registry.get(ti.key).waiting
+    assert harness.registry.get(ti.key).waiting
     assert harness.occupied(ti)
 
 
@@ -329,7 +327,7 @@ def test_an_answer_to_a_create_call_that_cannot_be_handled(play, poison, counted
     calls = play.harness.runtime.take("create")
     poison(CreateRetries, "_wait", play.tis[BAD])
     for launch_id, _ in calls:
-        play.harness.executor._inbox.put(PodNotCreated(launch_id, AWAY))
+        play.harness.inbox.put(PodNotCreated(launch_id, AWAY))
     play.turn(60)
     play.turn(CREATION_TIMEOUT)  # until it is known that no call has brought about a pod
     play.until_the_end()
@@ -344,7 +342,7 @@ def test_an_answer_to_a_create_call_that_cannot_be_handled(play, poison, counted
 def test_a_creation_that_has_failed(play, poison, counted, owner, name):
     play.queue()
     for launch_id, _ in play.harness.runtime.take("create"):
-        play.harness.executor._inbox.put(PodNotCreated(launch_id, AWAY))
+        play.harness.inbox.put(PodNotCreated(launch_id, AWAY))
     poison(owner, name, play.tis[BAD])
     play.turn(60)
     play.until_the_end()
@@ -405,7 +403,7 @@ def test_a_token_that_cannot_be_looked_at_is_none_that_has_expired(play, poison,
     play.queue().answer()
     play.turn()
     poison(reconciler, "has_expired_token", play.tis[BAD])
-    for launch in play.harness.executor._registry:
+    for launch in play.harness.registry:
         launch.was_held, launch.facts = True, PodFacts(launch.ref, {}, {})
     for ti in play.tis.values():
         play.harness.set_state(ti, "failed")
@@ -428,16 +426,16 @@ def test_pods_that_had_ended_when_their_launches_were_called_off(play, counted, 
 
     monkeypatch.setattr(PodDeletion, "supersede", fail)
     for pod in pods:
-        play.harness.executor._parts.event_filter.receive(PodObservation(pod.become(m.evicted()).facts()))
+        play.harness.parts.event_filter.receive(PodObservation(pod.become(m.evicted()).facts()))
     for ti in play.tis.values():
-        play.harness.executor._parts.deletion.cancel(ti.key)
+        play.harness.parts.deletion.cancel(ti.key)
     for _ in range(isolation.ATTEMPTS):
         play.turn(isolation.RETRY_BACKOFF.maximum)
     play.turn()
     marked = {ref for (ref,) in play.harness.runtime.take("mark_done")}
     lost = {pods[BAD].ref} if times == isolation.ATTEMPTS else set()
     assert marked == {pod.ref for pod in pods} - lost
-    assert play.harness.executor._registry.unsettled() == []
+    assert play.harness.registry.unsettled() == []
     assert counted == (["retire"] if lost else [])
 
 
@@ -451,11 +449,11 @@ def test_what_was_heard_of_pods_whose_adoption_is_called_off(play, successor, po
     for pod in pods:
         pod.labels["airflow-worker"] = heir.label
         if step[1] == "_delete":
-            heir.executor._inbox.put(PodCreated(pod.launch_id, pod.facts()))
+            heir.inbox.put(PodCreated(pod.launch_id, pod.facts()))
         else:
-            heir.executor._inbox.put(PodObservation(pod.become(m.succeeded()).facts()))
+            heir.inbox.put(PodObservation(pod.become(m.succeeded()).facts()))
     heir.executor.sync()
-    assert len(heir.executor._parts.event_filter._early) == TASKS
+    assert len(heir.parts.event_filter._early) == TASKS
     poison(*step, play.tis[BAD])
     for ti in tis:
         heir.executor.revoke_task(ti=ti)
@@ -463,7 +461,7 @@ def test_what_was_heard_of_pods_whose_adoption_is_called_off(play, successor, po
     heir.quiet()
     taken = heir.runtime.take("delete" if step[1] == "_delete" else "clean_up")
     assert {ref for ref, *_ in taken} == {pod.ref for pod in pods} - {pods[BAD].ref}
-    assert heir.executor._parts.event_filter._early == {}
+    assert heir.parts.event_filter._early == {}
     assert "receive" in counted
 
 
@@ -473,7 +471,7 @@ def test_the_time_in_queued(start, queued_ti, poison, counted, monkeypatch):
     before = {ti.map_index: ti.queued_dttm for ti in tis}
     poison(task_instances, "refresh_queued", tis[BAD])
     harness.clock.advance(10)
-    held_off = harness.executor._parts.queued_timeout
+    held_off = harness.parts.queued_timeout
     monkeypatch.setattr(held_off, "_waiting_on_purpose", lambda _: {str(ti.id) for ti in tis})
     held_off.tick(())
     fresh = {ti.map_index for ti in tis if harness.row(ti).queued_dttm != before[ti.map_index]}
@@ -671,7 +669,7 @@ def test_a_pod_that_makes_no_sense_is_adopted_or_left_alone(play, successor, ann
     heir = Play(successor(), play.tis.values())
     assert heir.harness.adopt(*play.tis.values()) == []
     heir.turn()
-    adopted = {launch.key.map_index for launch in heir.harness.executor._registry}
+    adopted = {launch.key.map_index for launch in heir.harness.registry}
     assert adopted >= OTHERS
 
 

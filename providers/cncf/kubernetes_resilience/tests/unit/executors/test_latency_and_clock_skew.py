@@ -37,7 +37,7 @@ def test_superseded_pods_of_tasks_that_are_never_launched_again_are_forgotten(ha
     harness.hand_over(queued_ti())
     harness.refuse(ConnectionFailedError("refused"))
     harness.wait(1000)
-    assert harness.executor._registry._departing == {}
+    assert harness.registry._departing == {}
 
 
 def test_a_slow_database_lets_more_than_one_pod_through(harness, queued_ti, monkeypatch):

@@ -92,7 +92,7 @@ def test_starting_again(harness, launched):
     _, pod = launched
     harness.executor.end()
     harness.executor.start()
-    harness.runtime = harness.executor._parts.runtime
+    harness.runtime = harness.parts.runtime
     assert harness.runtime.is_alive
     harness.observe(pod, m.evicted())
     assert harness.created().launch_number == 2

@@ -276,7 +276,7 @@ def test_a_secret_in_a_pod_whose_failure_a_dead_scheduler_has_decided_on(start, 
     like = m.unschedulable()
     like["status"]["message"] = f"password {secret}"
     harness.observe(pod, like)
-    harness.executor._parts.actions.act = lambda settled: None
+    harness.parts.actions.act = lambda settled: None
     harness.wait(31)
     heir = successor(**config)
     heir.take_over(ti)

@@ -150,7 +150,7 @@ def test_waiting_relaunches_are_looked_at_over_several_turns(many, queued_ti):
     tis = queued_ti("another", mapped=5)
     for ti in tis:
         harness.executor.running.add(ti.key)
-    registry = harness.executor._registry
+    registry = harness.registry
     for ti in tis:
         waiting = Waiting(KubernetesJob(ti.key, [], None, None, None), not_before=1e9, is_relaunch=True)
         registry.make_current(Launch(ti.key, str(ti.id), waiting=waiting))

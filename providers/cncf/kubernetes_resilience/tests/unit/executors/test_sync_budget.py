@@ -34,7 +34,7 @@ def ended(start, queued_ti):
     for ti in tis:
         harness.set_state(ti, "success")
     for _, pod in pods:
-        harness.executor._inbox.put(PodObservation(pod.facts(phase="Succeeded")))
+        harness.inbox.put(PodObservation(pod.facts(phase="Succeeded")))
     return harness
 
 
@@ -58,7 +58,7 @@ def passing(harness, monkeypatch, seconds):
         return harness.clock.now
 
     monkeypatch.setattr(harness.executor, "_clock", clock)
-    monkeypatch.setattr(harness.executor._parts.reconciler, "_clock", clock)
+    monkeypatch.setattr(harness.parts.reconciler, "_clock", clock)
 
 
 def test_what_can_be_done_in_time_is_done_in_one_turn(ended):
@@ -91,10 +91,10 @@ def test_create_calls_that_fail_keep_nothing_else_waiting(start, queued_ti, monk
     harness.clock.advance(reconciler.CHECK_INTERVAL)
     for ti in (over, cleared):
         harness.set_state(ti, "success")
-    harness.executor._inbox.put(PodObservation(ended.become(m.succeeded()).facts()))
+    harness.inbox.put(PodObservation(ended.become(m.succeeded()).facts()))
     for _ in range(2 * TASKS):
         for launch_id, _ in harness.runtime.take("create"):
-            harness.executor._inbox.put(PodNotCreated(launch_id, KubernetesApiError("busy", status=503)))
+            harness.inbox.put(PodNotCreated(launch_id, KubernetesApiError("busy", status=503)))
         harness.executor.sync()
     assert [harness.occupied(ti) for ti in (over, cleared)] == [False, False]
     assert all(harness.occupied(ti) for ti in failing)
@@ -120,7 +120,7 @@ def test_the_scheduler_does_not_sleep_while_pods_are_to_be_built(start, queued_t
 
 
 def test_the_scheduler_does_not_sleep_while_messages_wait(ended, monkeypatch):
-    inbox = ended.executor._inbox
+    inbox = ended.inbox
     ends = [inbox.get() for _ in range(TASKS)]
     for _ in range(TASKS):
         inbox.put(PodObservation(Pod({"metadata": {"name": "another", "namespace": "airflow"}}).facts()))

@@ -91,9 +91,9 @@ def test_a_task_that_has_begun_in_a_pod_after_the_list_is_looked_for_again(
     later.become(m.alive()).manifest["metadata"]["name"] = "dag-task-b2c3d4e5"
     heir.set_state(ti, "running", hostname="dag-task-b2c3d4e5")
     heir.executor.sync()
-    assert heir.executor._registry.get(ti.key) is None
+    assert heir.registry.get(ti.key) is None
     try_again(heir)
-    assert heir.executor._registry.get(ti.key).ref == later.ref
+    assert heir.registry.get(ti.key).ref == later.ref
     assert heir.runtime.take("delete") == [(listed.ref,)]
 
 
@@ -109,7 +109,7 @@ def test_a_task_that_has_begun_since_the_list_is_looked_for_again(harness, queue
     cluster.remove(pod)
     cluster.outage = None
     try_again(heir)
-    assert (heir.executor._registry.adopting_of(ti.key).state, heir.events()) == ("running", {})
+    assert (heir.registry.adopting_of(ti.key).state, heir.events()) == ("running", {})
     try_again(heir)
     heir.wait(10)
     assert [loss["action"] for loss in losses(heir)] == ["relaunch"]
@@ -171,7 +171,7 @@ def test_what_was_adopted_before_the_database_went_away_is_followed_at_once(harn
     resumed = heir.created()
     for _ in range(3):
         heir.wait(1)
-    assert heir.executor._registry.get(running.key).ref == resumed.ref
+    assert heir.registry.get(running.key).ref == resumed.ref
     assert heir.ledger(running) == []
 
 
@@ -187,7 +187,7 @@ def test_what_was_found_when_the_database_went_away_is_adopted_when_it_is_back(
     assert heir.offer(ti) == []
     with database_away(ledger, "read_histories"):
         heir.executor.sync()
-    assert heir.executor._registry.get(ti.key) is None
+    assert heir.registry.get(ti.key) is None
     heir.executor.sync()
-    assert heir.executor._registry.get(ti.key).ref == pod.ref
+    assert heir.registry.get(ti.key).ref == pod.ref
     assert heir.runtime.take("delete") == [(first.ref,)]

@@ -66,7 +66,7 @@ def test_what_waits_for_a_slot_is_forgotten_with_adoption(harness, queued_ti):
     """A scheduler was taken for dead, had it back, and holds the workload of before still."""
     ti = queued_ti()
     harness.launch(ti)  # by another scheduler, which has died
-    harness.executor._registry.release(ti.key)
+    harness.registry.release(ti.key)
     harness.executor.running.clear()
     harness.queue(ti)
     orphan_of(harness, ti)
@@ -81,16 +81,16 @@ def test_what_waits_to_be_handed_back_is_forgotten_with_the_next_adoption(launch
     ti, pod = launched
     heir = successor()
     heir.adopt(ti)
-    adopted = heir.executor._registry.get(ti.key)
-    heir.executor._parts.launch_queue.relaunch(adopted, None)
-    heir.executor._registry.supersede(adopted, Deletion(heir.clock.now + 100))
+    adopted = heir.registry.get(ti.key)
+    heir.parts.launch_queue.relaunch(adopted, None)
+    heir.registry.supersede(adopted, Deletion(heir.clock.now + 100))
     cluster.remove(pod)
     second = cluster.add(Pod(pod.manifest))
     orphan_of(heir, ti)
     heir.adopt(ti)
     heir.wait(101)
     assert heir.row(ti).state == "queued", "its pod may start at any moment"
-    assert heir.executor._registry.current(second.ref.uid)
+    assert heir.registry.current(second.ref.uid)
 
 
 def test_a_pod_with_the_address_of_the_phase_before_is_a_launch_all_the_same(harness, queued_ti):

@@ -72,7 +72,7 @@ def test_the_task_instances_of_the_other_namespace_are_adopted(dead, queued_ti, 
     assert heir.adopt(here, there) == []
     assert pod.labels["airflow-worker"] == heir.label
     assert (heir.occupied(here), heir.occupied(there)) == (True, True)
-    assert set(heir.executor._registry.adopting()) == {there.key}
+    assert set(heir.registry.adopting()) == {there.key}
 
 
 @pytest.mark.parametrize("begins", [True, False], ids=["running", "queued"])
@@ -98,7 +98,7 @@ def test_what_has_ended_has_no_slot(dead, queued_ti, heir, begins, state):
     look(heir)
     look(heir)
     assert not heir.occupied(ti)
-    assert heir.executor._registry.adopting() == {}
+    assert heir.registry.adopting() == {}
     assert heir.events() == {}
 
 
@@ -109,7 +109,7 @@ def test_a_worker_that_was_told_to_stop_keeps_its_slot(dead, queued_ti, heir):
     heir.begin_anew(ti, "restarting")
     look(heir)
     look(heir)
-    assert [key.try_number for key in heir.executor._registry.adopting()] == [1]
+    assert [key.try_number for key in heir.registry.adopting()] == [1]
 
 
 def test_a_revoked_one_that_has_ended_is_looked_for_no_longer(dead, queued_ti, heir):

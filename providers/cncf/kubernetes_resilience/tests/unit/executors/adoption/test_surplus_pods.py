@@ -143,7 +143,7 @@ def test_the_next_launch_waits_for_as_long_as_nobody_can_say_whether_there_is_on
     heir.hand_over(heir.row(ti))
     heir.wait(2 * DELETION_TIMEOUT)
     assert heir.runtime.take("create") == []
-    told = heir.executor._registry.describe(heir.clock())
+    told = heir.registry.describe(heir.clock())
     assert any(line.endswith("waits until its pods can be listed") for line in told)
     cluster.outage = None
     cluster.remove(pod)

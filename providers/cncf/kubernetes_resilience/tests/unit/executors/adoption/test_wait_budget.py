@@ -70,7 +70,7 @@ def test_executors_of_a_scheduler_share_it(start, queued_ti, monkeypatch):
 
     monkeypatch.setattr(KubernetesExecutor, "_wait_budget", WaitBudget())
     first, second = start(), start()
-    second.executor._parts.adopter._search._clock = first.clock
+    second.parts.adopter._search._clock = first.clock
     allowed = []
 
     def hang(coroutine, timeout):

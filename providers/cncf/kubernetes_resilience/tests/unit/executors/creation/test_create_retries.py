@@ -375,7 +375,7 @@ def test_a_pod_of_a_creation_that_counts_as_failed_is_followed_if_it_has_started
     harness.send(PodNotDeleted(pod.become(m.alive()).facts()))
     harness.wait(CREATION_TIMEOUT)
     assert (harness.runtime.take("create"), harness.runtime.take("delete"), harness.events()) == ([], [], {})
-    assert harness.executor._registry.current(pod.uid)
+    assert harness.registry.current(pod.uid)
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])

@@ -57,7 +57,7 @@ def answer(harness) -> list[Pod]:
     pods = []
     for launch_id, body in harness.runtime.take("create"):
         pod = harness.cluster.add(Pod(body))
-        harness.executor._inbox.put(PodCreated(launch_id, pod.facts()))
+        harness.inbox.put(PodCreated(launch_id, pod.facts()))
         pods.append(pod)
     harness.executor.sync()
     return pods
@@ -115,7 +115,7 @@ def with_image(image: str, ti):
 
 
 def held(harness) -> int:
-    return sum("held" in line for line in harness.executor._registry.describe(harness.clock.now))
+    return sum("held" in line for line in harness.registry.describe(harness.clock.now))
 
 
 def test_nobody_pays_for_a_registry_that_is_away(harness, queued_ti):

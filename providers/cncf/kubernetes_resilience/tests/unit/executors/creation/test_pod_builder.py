@@ -156,7 +156,7 @@ def test_building_many_pods_does_not_keep_the_scheduler(harness, queued_ti):
         harness.clock.advance(0.45 * BUILD_BUDGET)
         return harness.clock.now
 
-    harness.executor._parts.reconciler._clock = slow_clock
+    harness.parts.reconciler._clock = slow_clock
     harness.hand_over(*queued_ti(mapped=7))
     per_turn = [len(harness.runtime.take("create"))]
     while per_turn[-1]:

@@ -101,7 +101,7 @@ def test_it_is_left_if_another_scheduler_has_adopted_it(labelled_by_another):
     not_deleted(harness, pod, m.starting())
     harness.wait(10)
     assert harness.runtime.take("delete") == []
-    assert harness.executor._registry.departing_of(ti.key) == []
+    assert harness.registry.departing_of(ti.key) == []
 
 
 def test_it_is_deleted_if_another_scheduler_has_labelled_it_in_vain(labelled_by_another):
@@ -118,7 +118,7 @@ def test_it_is_deleted_if_another_scheduler_has_labelled_it_in_vain(labelled_by_
 def test_it_is_deleted_if_it_is_labelled_in_vain_when_nobody_waits_for_it_any_more(labelled_by_another):
     harness, ti, pod = labelled_by_another
     harness.wait(DELETION_TIMEOUT + 1)
-    assert harness.executor._registry.departing_of(ti.key) == []
+    assert harness.registry.departing_of(ti.key) == []
     harness.runtime.take("delete")
     not_deleted(harness, pod, m.starting())
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, str(OTHER_JOB))]
@@ -138,8 +138,8 @@ def test_it_is_deleted_if_its_label_is_ours_again(labelled_by_another):
 def test_it_is_followed_again_if_it_has_another_label_in_vain_and_has_started(labelled_by_another):
     harness, ti, pod = labelled_by_another
     not_deleted(harness, pod, STARTED)
-    assert harness.executor._registry.departing_of(ti.key) == []
-    assert harness.executor._registry.get(ti.key).ref == pod.ref
+    assert harness.registry.departing_of(ti.key) == []
+    assert harness.registry.get(ti.key).ref == pod.ref
     assert [ref for ref, _ in harness.runtime.take("adopt")] == [pod.ref]
     assert harness.runtime.take("delete") == harness.runtime.take("create") == []
 
@@ -525,7 +525,7 @@ class TestAdopted:
         heir, ti, pod = heir
         at_version(pod, "9", m.starting())
         heir.offer(ti)
-        heir.executor._inbox.put(PodObservation(at_version(pod, "10", STARTED)))
+        heir.inbox.put(PodObservation(at_version(pod, "10", STARTED)))
         heir.executor.sync()
         heir.executor.sync()
         assert (pod.ref,) not in heir.runtime.take("delete")

@@ -431,7 +431,7 @@ def test_nothing_is_stored_about_a_task_that_was_cleared_meanwhile(start, queued
 def test_what_the_executor_cannot_handle(start, queued_ti):
     harness, ti = start(), queued_ti()
     harness.hand_over(ti)
-    launch = harness.executor._registry.get(ti.key)
-    harness.executor._parts.actions.cannot_settle(Asked(launch, Situation.ENDED), RuntimeError("a bug"))
+    launch = harness.registry.get(ti.key)
+    harness.parts.actions.cannot_settle(Asked(launch, Situation.ENDED), RuntimeError("a bug"))
     harness.wait(CREATION_TIMEOUT)
     assert in_words(told_without_a_pod(harness, ti)) == ("INFRASTRUCTURE", "UNKNOWN", "EXECUTOR")

@@ -102,7 +102,7 @@ def test_what_could_not_be_acted_on_is_found_again_and_counted_once(start, runni
     harness = start(**BUDGET)
     ti, pod = running(harness)
     key = ti.key
-    queue = harness.executor._parts.launch_queue
+    queue = harness.parts.launch_queue
     with monkeypatch.context() as patch:
         patch.setattr(queue, "relaunch", lambda *args: 1 / 0)
         lose(harness, pod)

@@ -429,7 +429,7 @@ def released(harness, queued_ti):
     ti = queued_ti()
     launch_id, body = harness.call_for(ti)
     pod = harness.cluster.add(Pod(body))
-    harness.executor._inbox.put(PodObservation(pod.facts()))
+    harness.inbox.put(PodObservation(pod.facts()))
     harness.set_state(ti, "queued", queued_by_job_id=None)
     relabelled(harness, pod)
     assert not harness.occupied(ti)
@@ -469,4 +469,4 @@ def test_a_pod_whose_row_cannot_be_read_is_left(harness, released, monkeypatch):
     for _ in range(6):
         harness.wait(10)
     assert harness.runtime.take("delete") == []
-    assert harness.executor._parts.superseded_pods._created == {}
+    assert harness.parts.superseded_pods._created == {}

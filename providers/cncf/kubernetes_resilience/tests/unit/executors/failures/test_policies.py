@@ -204,7 +204,7 @@ def test_an_invalid_change_is_said_once_and_changes_nothing(start_with, queued_t
     assert rules(harness, ti) == [("strict", "image-is-broken", "fail")]
     file.write_text(dedent(SELECTED))
     harness.wait(CHECK_INTERVAL)
-    assert harness.executor._parts.policies.current.default == "built-in"
+    assert harness.parts.policies.current.default == "built-in"
 
 
 @pytest.mark.parametrize("text", ["policies: [", "policies: [{name: a, rules: [{action: Retry}]}]"])

@@ -132,8 +132,8 @@ def test_an_adopted_launch_has_the_same_parent_and_two_schedulers_make_the_same_
         heir.adopt(ti)
         pod.become(m.succeeded())
         heir.set_state(ti, "running", hostname=pod.name)
-        heir.executor._parts.traces.cancelled(heir.executor._registry.get(ti.key))
-        heir.executor._parts.traces.emit()
+        heir.parts.traces.cancelled(heir.registry.get(ti.key))
+        heir.parts.traces.emit()
         spans.append(exporter.get_finished_spans()[-1])
     assert {(span.context.trace_id, span.parent.span_id) for span in spans} == {(TRACE, PARENT)}
     if tuple(map(int, version.split(".")[:2])) >= (3, 2):
@@ -177,7 +177,7 @@ def test_without_traces_nothing_is_built(start, traced, monkeypatch, session):
     pod = harness.launch(traced())
     harness.observe(pod, m.evicted())
     with statements(session) as asked:
-        harness.executor._parts.traces.emit()
+        harness.parts.traces.emit()
     assert asked == []
 
 
@@ -185,7 +185,7 @@ def test_fields_are_short_and_of_known_names(exporter, start, traced):
     harness = start()
     ti = traced()
     pod = harness.launch(ti)
-    launch = harness.executor._registry.get(ti.key)
+    launch = harness.registry.get(ti.key)
     harness.observe(pod, m.image_pull_error())
     assert set(fields_of(launch)) == {
         *("dag_id", "task_id", "run_id", "map_index", "try_number"),

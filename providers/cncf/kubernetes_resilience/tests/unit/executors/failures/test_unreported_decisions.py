@@ -33,7 +33,7 @@ def killed(start, queued_ti, with_policies):
         config = with_policies(FAIL) if action == "fail" else {}
         harness, ti = start(**config), queued_ti(**values)
         pod = harness.launch(ti)
-        harness.executor._parts.actions.act = lambda settled: None
+        harness.parts.actions.act = lambda settled: None
         harness.observe(pod, m.start_error() if action == "fail" else m.worker_error())
         (entry,) = harness.ledger(ti)
         assert entry["action"] == action
@@ -79,7 +79,7 @@ def test_a_worker_that_has_ended_in_a_pending_pod_is_decided_about_once(
     """The pod is Pending for as long as its sidecar has no image."""
     ti = queued_ti()
     pod = harness.launch(ti)
-    harness.executor._parts.actions.act = lambda settled: None
+    harness.parts.actions.act = lambda settled: None
     harness.observe(pod, m.beside_a_sidecar_without_image(m.terminated(exit_code, "Error")))
     harness.wait(SIDECAR_GRACE)
     decided = harness.ledger(ti)
