@@ -7,9 +7,9 @@ A row is written before any action about the failure, and has the identity of th
 failure may be seen again: an event is replayed, a scheduler restarts, a second one takes over. The row then
 keeps the failure from being counted or decided twice. The task's *Audit Log* tab shows the rows.
 
-A worker that failed before its task ran, and one that was lost while it ran, are counted apart: each kind
-has an event of its own. A row may say that it counts as one of the other kind. A task instance that runs
-again gets another UUID, and the row has both: the count follows them through the try.
+Workers that failed before their task ran and workers lost in their task are counted apart: each kind has an
+event of its own. A row may say that it counts as one of the other kind. A task instance that runs again gets
+another UUID, and the row has both: the count follows them through the try.
 
 Airflow's scheduler counts its "stuck in queued reschedule" events in the same way.
 """

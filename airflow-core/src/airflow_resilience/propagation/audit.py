@@ -98,8 +98,8 @@ def record_cleared(cleared: Mapping[TaskInstanceKey, str], *, session: Session) 
 
     A reason that the worker has stored takes precedence. A worker that was killed has stored none.
 
-    :param cleared: tries whose worker has ended, each with the UUID that its task instance had until then;
-        the task instances' rows are locked
+    :param cleared: tries with an ended worker, each with the UUID of its task instance at that time; the task
+        instances' rows are locked
     """
     reported = _reported(cleared, session)
     silent = {key: (ti_id, _CLEARED) for key, ti_id in cleared.items() if key not in reported}

@@ -404,7 +404,7 @@ def test_a_token_that_cannot_be_looked_at_is_none_that_has_expired(play, poison,
     play.turn()
     poison(reconciler, "has_expired_token", play.tis[BAD])
     for launch in play.harness.registry:
-        launch.was_held, launch.facts = True, PodFacts(launch.ref, {}, {})
+        launch.was_delayed, launch.facts = True, PodFacts(launch.ref, {}, {})
     for ti in play.tis.values():
         play.harness.set_state(ti, "failed")
     play.turn(CHECK_INTERVAL)

@@ -54,7 +54,7 @@ def test_a_relaunch(start, queued_ti, lines):
     pod = harness.launch(ti)
     harness.observe(pod, m.evicted())
     decided = {"decision": "relaunch", "policy": "built-in", "rule": "launch-failure"}
-    assert line_with(lines, "Relaunching") == about(ti, pod) | EVICTED | decided
+    assert line_with(lines, "relaunching") == about(ti, pod) | EVICTED | decided
 
 
 @pytest.mark.parametrize(("budget", "decision"), [("0", "count"), ("1", "relaunch")])
@@ -62,7 +62,7 @@ def test_a_loss(start, running, lines, budget, decision):
     harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET=budget)
     ti, pod = running(harness)
     lose(harness, pod, m.evicted())
-    text = "Running again" if budget == "1" else "ended as failed"
+    text = "running again" if budget == "1" else "ended as failed"
     line = line_with(lines, text)
     assert line.items() >= (about(ti, pod) | EVICTED | {"decision": decision, "attempt": 1}).items()
 

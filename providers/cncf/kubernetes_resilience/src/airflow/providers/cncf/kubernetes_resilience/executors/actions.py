@@ -132,12 +132,13 @@ class Actions(LoggingMixin):
     def _relaunch(self, launch: Launch, entry: LedgerEntry, failure: PodFailure) -> None:
         was_running = entry.phase is Phase.EXECUTION
         self.log.warning(
-            "%s %s%s without touching its retries: %s; %s; %s",
-            "Running again" if was_running else "Relaunching",
+            "The %s of %s %s; %s; %s%s without touching its retries; %s",
+            "worker" if was_running else "process",
             launch.key,
-            f" in {entry.decision.delay:.0f} s" if entry.decision.delay else "",
-            "its worker was lost" if was_running else "its process never started",
+            "was lost" if was_running else "never started",
             failure,
+            "running again" if was_running else "relaunching",
+            f" in {entry.decision.delay:.0f} s" if entry.decision.delay else "",
             entry.decision.explanation,
             **notifications.fields_of(launch, entry),
         )
@@ -178,7 +179,7 @@ class Actions(LoggingMixin):
             self._slots.retract(launch.key)
 
     def _stop_following(self, launch: Launch, outcome: Release, situation: Situation) -> None:
-        self.log.info("Launch of %s is released: %s", launch.key, outcome.why)
+        self.log.info("%s: %s; its launch is released", launch.key, outcome.why)
         # The scheduler that has the task instance may know nothing of a pod which it has not labelled.
         is_unknown = outcome.leaves_pod and situation is not Situation.RELABELLED
         if is_unknown and launch.facts and not launch.is_gone:
@@ -218,12 +219,12 @@ class Actions(LoggingMixin):
 
     def _cancel(self, launch: Launch, *, runs: bool = False) -> None:
         """
-        Free the slot of a launch that is not wanted, and delete its pod unless that has started.
+        Free the slot of an unwanted launch, and delete its pod unless the pod has started.
 
         :param runs: whether its task runs in another pod, which may have been given up
         """
         if launch.ref is None:
-            self.log.info("%s is not launched: it was cleared, marked or deleted, or goes on", launch.key)
+            self.log.info("%s was cleared, marked or deleted, or goes on; it is not launched", launch.key)
             if launch.waiting and not runs:
                 self._deletion.revoke_given_up(launch.key)
             self._retract(launch.key)
@@ -251,7 +252,7 @@ class Actions(LoggingMixin):
         launch, outcome = settled.launch, settled.outcome
         match outcome:
             case Step.CANCEL | Step.FOLLOW | Step.HAND_BACK | Fail() | Keep() | Release(leaves_pod=True):
-                # A pod that never starts, or that nobody cleans up, stays until this scheduler ends.
+                # A pod that never starts, or is not cleaned up, stays until this scheduler ends.
                 self._release_settled(launch)
                 return
             case Step() | Build():

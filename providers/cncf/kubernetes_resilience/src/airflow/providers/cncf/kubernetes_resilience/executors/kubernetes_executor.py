@@ -296,8 +296,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """
         Have a callback run, unless it is about a failure that is not settled yet.
 
-        Airflow sends the callback of a heartbeat timeout before it asks this executor to fail the task. If
-        that is what becomes of it, Airflow sends another one with the report.
+        Airflow sends the callback of a heartbeat timeout before it asks this executor to fail the task. After
+        a report of the failure, Airflow sends another callback.
         """
         if isinstance(request, TaskCallbackRequest):
             ti = request.ti
@@ -397,7 +397,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
                 return []
 
     def debug_dump(self) -> None:
-        """Log where each task is that the executor holds, when the scheduler is sent SIGUSR2."""
+        """Log the state of each launch, at SIGUSR2 of the scheduler."""
         super().debug_dump()  # type: ignore[no-untyped-call]
         lines = list(self._registry.describe(self._clock()))
         self.log.info("Launches of the Kubernetes executor (%d)\n\t%s", len(lines), "\n\t".join(lines))

@@ -1,8 +1,8 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Takes secrets out of what others say, before anything of it is logged or stored: a pod, the API server,
-a hook, a template, the database.
+Masks secrets in the text of pods, the API server, hooks, templates and the database, before the text is
+logged or stored.
 
 A worker masks what it knows to be secret when it prints it. Lines from before that set-up, and secrets that
 only the scheduler knows, are masked here.

@@ -51,8 +51,8 @@ class PolicySettings:
     infrastructure_retry_delay: float
     """``[kubernetes_resilience] infrastructure_retry_delay``, seconds."""
     infrastructure_retry_reasons: frozenset[StateChangeReason]
-    """``[kubernetes_resilience] infrastructure_retry_reasons``: what of category INFRASTRUCTURE that is
-    for, without a rule that says so."""
+    """``[kubernetes_resilience] infrastructure_retry_reasons``: reasons of category INFRASTRUCTURE for which
+    the budget is used without a rule."""
 
     @property
     def built_in(self) -> PolicySet:

@@ -131,8 +131,8 @@ class Reconciler:
         if self._commands.is_away:
             self._last_away = now
         found = self._ask(now)
-        # Launches that had to wait come first. Else what comes again and again, like a create call that
-        # fails, would keep it waiting for as long as it does.
+        # Launches that had to wait come first. Otherwise create calls that fail again and again would keep
+        # them waiting.
         order = {launch: found[launch] for launch in self._late if launch in found} | found
         asked = [Asked(launch, situation) for launch, situation in order.items()]
         for first in range(0, len(asked), BATCH):
@@ -238,7 +238,7 @@ class Reconciler:
                 found.setdefault(launch, Situation.ENDED)
         for launch in self._look_round(now):
             # An exception about one concerns that launch alone.
-            has_expired = launch.was_held and self._isolation.run("token", self._has_expired, launch, now)
+            has_expired = launch.was_delayed and self._isolation.run("token", self._has_expired, launch, now)
             found.setdefault(launch, Situation.TOKEN_EXPIRED if has_expired else Situation.UNCHECKED)
         return found
 

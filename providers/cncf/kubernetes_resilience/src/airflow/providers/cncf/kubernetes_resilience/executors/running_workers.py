@@ -87,7 +87,7 @@ class RunningWorkers:
         Note the heartbeat timeout of a worker whose end is settled here.
 
         The state of its pod is unknown while the API server does not answer. A task that may run again after
-        a loss waits until that is known. Airflow guesses again.
+        a loss waits for the API server. Airflow guesses again.
         """
         launch = self._registry.get(key)
         if launch and _is_followed(launch):

@@ -81,8 +81,8 @@ class Settings(PolicySettings):
     node_suspect_timeout: float
     """``[kubernetes_resilience] node_suspect_timeout``, seconds; 0 for never."""
     worker_log_as_termination_message: bool
-    """``[kubernetes_resilience] worker_log_as_termination_message``: whether the last lines of a worker that
-    fails are its container's termination message, unless its pod states a policy of its own."""
+    """``[kubernetes_resilience] worker_log_as_termination_message``: whether the last lines of a failed
+    worker are its container's termination message. A policy in the pod overrides the setting."""
 
 
 def read_settings(conf: Any) -> Settings:

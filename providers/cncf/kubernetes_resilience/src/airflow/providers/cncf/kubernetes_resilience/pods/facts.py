@@ -178,7 +178,7 @@ class ContainerFacts:
     started: bool = False
     """Whether a process of it has ever run."""
     finished_at: datetime | None = None
-    """When it ended, by the clock of its node; None if it has not, or if that is not known."""
+    """When it ended, by the clock of its node; None if not yet, or if unknown."""
     unlimited_memory: bool = False
     """Whether neither it nor its pod has a limit of memory, as far as is known."""
     image: str | None = None

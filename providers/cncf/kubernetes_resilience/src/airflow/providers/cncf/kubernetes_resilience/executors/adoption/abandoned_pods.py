@@ -46,8 +46,8 @@ class AbandonedPods:
         """
         Have the pods of a task instance deleted when they are found; its next launch waits for that.
 
-        The next launch waits while the pods cannot be listed: no deletion is requested until then. If the
-        list is not permitted, the launch waits as long as for a deletion that is not permitted.
+        The next launch waits while the pods cannot be listed: no deletion is requested until then. Without
+        the permission to list, the launch waits as long as without the permission to delete.
         """
         self.orphans[orphan.key] = orphan
         if orphan.state == TaskInstanceState.QUEUED:  # else its worker has started and reported since

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Taking over the task instances of a dead scheduler.
+Takes over the task instances of a dead scheduler.
 
 Airflow offers the task instances of a scheduler that seems to be dead. Airflow repeats the offer if its own
 transaction fails, and another scheduler may adopt an offered task instance at the same time. After the search
@@ -82,7 +82,7 @@ class Adopter:
     _follow: Callable[[Launch, PodFacts], None]
     """Follows an adopted launch until its pod, as it was found, ends."""
     _hold_lost: Callable[[Orphan], None]
-    """Holds a task instance that may run again, and whose pod has gone while it was running."""
+    """Holds a running task instance that has lost its pod, and may run again."""
 
     def adopt(self, tis: Sequence[TaskInstance]) -> list[TaskInstance]:
         """
@@ -174,7 +174,7 @@ class Adopter:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the pods of what is adopted may not be listed, which may last."""
+        """Whether the API server refuses to list the pods of adopted task instances, which may last."""
         return self._search.is_refused
 
     def waiting(self) -> Iterable[Orphan]:
@@ -259,7 +259,7 @@ class Adopter:
                 launch.given_up = PodFailure(
                     entry.reason, launch.facts, alive=not pod.has_ended, lingers=pod.lingers
                 )
-            launch.was_held = found.is_late
+            launch.was_delayed = found.is_late
             if (before := self._registry.get(key)) and before.ref == pod.ref:
                 self._registry.settled(before)  # with the one that takes its place
             self._registry.make_current(launch)

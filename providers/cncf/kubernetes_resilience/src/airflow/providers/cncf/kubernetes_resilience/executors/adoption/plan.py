@@ -50,8 +50,8 @@ class FoundPods:
     shared: dict[TaskInstanceKey, list[PodFacts]] = field(default_factory=dict)
     """The pods of the task instances that have more than one."""
     unreadable: set[str | None] = field(default_factory=set)
-    """UUIDs of the task instances whose pods could not be read; None for a pod that does not say whose it is,
-    which may be that of any."""
+    """UUIDs of the task instances whose pods could not be read; None for a pod without a UUID, which may
+    belong to any of them."""
     replaced: list[tuple[TaskInstanceKey, PodFacts]] = field(default_factory=list)
     """The pods in which the task instances ran in this try before they ran again."""
     is_partial: bool = False
@@ -62,7 +62,7 @@ class FoundPods:
     """When the first namespace was asked for them, on the executor's monotonic clock."""
 
     def answered(self, waiting: Mapping[TaskInstanceKey, Orphan]) -> dict[TaskInstanceKey, Orphan]:
-        """Return the orphans that still wait, without those that may have a pod which is not listed."""
+        """Return the orphans that still wait, without those with a pod that may be missing in the list."""
         return {
             key: orphan
             for key, orphan in self.orphans.items()

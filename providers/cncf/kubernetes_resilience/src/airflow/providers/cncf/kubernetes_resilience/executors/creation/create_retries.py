@@ -52,9 +52,9 @@ PUBLISH_BACKOFF = Backoff(initial=1.0, maximum=30.0, jitter=0.5)
 
 REFUSALS = 15
 """
-Create calls that are refused, though not for the pod, until the launch has failed. With the pauses between
-them that takes some five minutes: enough to renew a credential, to restore a role binding that a deployment
-has replaced, or for a proxy to recover. A retry policy can wait for longer.
+Number of refused create calls, for reasons other than the pod, until the launch has failed. With the pauses
+between them that takes some five minutes: enough to renew a credential, to restore a role binding that a
+deployment has replaced, or for a proxy to recover. A retry policy can wait for longer.
 """
 
 ALONE = 900.0
@@ -102,7 +102,7 @@ class CreateRetries:
     _builder: PodBuilder
     """Makes fresh tokens."""
     _outages: Outages
-    """Learn which namespaces have no admission, and say which launches wait for that."""
+    """Learn the namespaces without admission, and say which launches wait for them."""
     _token_validity: float
     """Of such a token, seconds."""
     _retries: int | None
@@ -135,7 +135,7 @@ class CreateRetries:
 
     def failed(self, launch: Launch, error: KubernetesApiError) -> None:
         """
-        Decide what follows a create call that has failed, and when.
+        Decide what follows a failed create call, and when.
 
         If the API server is away or overloaded, the call is repeated for as long as no pod can be created. A
         taken name is changed, once: a pod override can give each try and each phase of a task the same name,

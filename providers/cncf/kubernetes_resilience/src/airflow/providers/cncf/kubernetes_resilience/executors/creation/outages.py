@@ -87,7 +87,7 @@ class Outages:
     # ------------------------------------------------------------------ questions
 
     def has_waited(self, launch: Launch) -> bool:
-        """Return whether a launch was held for as long as may be, so that a failure of it counts."""
+        """Return whether a launch was held for the longest time, so that its failure counts."""
         return launch.held_since > 0 and self._clock() - launch.held_since >= self._limits.max_wait
 
     def is_free(self, launch: Launch, dependency: Dependency | None) -> bool:

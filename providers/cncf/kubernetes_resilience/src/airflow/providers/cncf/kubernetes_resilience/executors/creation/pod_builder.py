@@ -57,8 +57,8 @@ class PodBuilder:
     _make_token: Callable[[str], str]
     """Makes the token of a workload from its task instance's UUID, valid from then on."""
     _worker_log_as_termination_message: bool
-    """Whether the last lines of a worker that fails become its container's termination message, where its pod
-    does not say otherwise."""
+    """Whether the last lines of a failed worker become its container's termination message, unless its pod
+    states a policy."""
     _infrastructure: InfrastructureBudget
     """The configured budget of running tasks."""
     _suspect_nodes: Callable[[], Sequence[str]] = tuple

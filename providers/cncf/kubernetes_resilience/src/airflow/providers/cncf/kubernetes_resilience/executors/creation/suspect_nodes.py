@@ -67,7 +67,8 @@ class SuspectNodes:
         self._starts: dict[str, float] = {}
         """The two nodes on which launches have started last, the last one at the end."""
         self._suspects: dict[str, float] = {}
-        """When a launch has failed last on each node that is suspect, in that order."""
+        """The suspect nodes, each with the time of the last failure of a launch on it, in the order of these
+        times."""
         self._is_restored = not timeout
 
     def names(self) -> Sequence[str]:

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Caches what the worker pods of all tasks with one template, image and override have in common.
+Caches the common part of the worker pods of all tasks with one template, image and override.
 
 The official provider takes several milliseconds to merge template, configuration and override, mostly for
 copies of copies. Tasks with the same three get pods that differ only in name, labels and annotations, and in

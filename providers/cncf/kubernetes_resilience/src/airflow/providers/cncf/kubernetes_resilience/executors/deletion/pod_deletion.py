@@ -70,10 +70,11 @@ class PodDeletion:
     """
     Deletes superseded pods, and deletes or keeps pods that have ended.
 
-    A pod that could still start is deleted, by UID. The next launch of its task instance waits until the pod
-    is gone, or until its grace period is over, which begins when the API server accepts the deletion, or for
-    :data:`DELETION_TIMEOUT`. A pod that was given up on because it did not start is deleted unless it has
-    started by then: an overloaded API server may take minutes to delete it, in which its image may be pulled.
+    A pod that could still start is deleted, by UID. The next launch of its task instance waits for the end of
+    the pod, at most for its grace period from the acceptance of the deletion on, or for
+    :data:`DELETION_TIMEOUT` without an acceptance. A pod that was given up before its start is deleted unless
+    it has started by then: an overloaded API server may take minutes to delete it, and its image may be
+    pulled meanwhile.
 
     A pod that has ended is deleted or kept, as ``delete_worker_pods`` and ``delete_worker_pods_on_failure``
     say. A kept pod is labelled, so that no executor sees it again. Sidecars that run on in it are stopped:
@@ -182,7 +183,7 @@ class PodDeletion:
             self.delete(launch, launch.facts or PodFacts(launch.ref, {}, {}), DeletePod(launch.ref))
 
     def revoke_given_up(self, key: TaskInstanceKey) -> None:
-        """Delete the pods of a key that were given up, even if they have started since."""
+        """Delete the given-up pods of a key, started ones too."""
         for launch in self._registry.departing_of(key):
             if launch.may_come_back:
                 self.revoke(launch)
@@ -255,8 +256,8 @@ class PodDeletion:
         """
         Forget the pods that are waited for no longer.
 
-        While the API server is away, nobody can say whether a create call without an answer was carried out,
-        and a pod whose deletion was not accepted may still start.
+        While the API server is away, the outcome of a create call without an answer is unknown. A pod without
+        an accepted deletion may still start.
         """
         now = self._clock()
         if self._commands.is_away:

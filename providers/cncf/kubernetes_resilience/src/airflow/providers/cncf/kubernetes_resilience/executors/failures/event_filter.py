@@ -143,7 +143,7 @@ class StaleEventFilter:
                 yield message
 
     def hold_lost(self, orphan: Orphan) -> None:
-        """Hold a task instance that was adopted, and whose pod has gone while its task was running."""
+        """Hold an adopted task instance that has lost its pod while its task was running."""
         facts = PodFacts(PodRef("", orphan.hostname or "", ""), {}, {}, phase="Running")
         launch = Launch(orphan.key, orphan.ti_id, name=facts.ref.name, facts=facts, is_gone=True)
         self._registry.make_current(launch)
@@ -275,7 +275,7 @@ class StaleEventFilter:
             self._commands.send(ConfirmPod(ref))  # it may have been seen already, as that of no launch
 
     def _created_in_vain(self, message: PodCreated) -> None:
-        """Handle a pod whose launch is not known any more, unless it was adopted since."""
+        """Handle a pod of a forgotten launch, unless it was adopted since."""
         launch_id, pod = message.launch_id, message.facts
         launch = self._registry.departing(launch_id)
         key = launch.key if launch else task_key(pod.annotations)

@@ -195,7 +195,7 @@ def judge(
 
 
 def _leave(task: TaskSnapshot) -> Release:
-    """Leave a pod that has not ended to the scheduler that has its task instance, if there is one."""
+    """Leave a pod before its end to the scheduler that has its task instance."""
     owner = "no scheduler" if task.owner is None else f"scheduler job {task.owner}"
     return Release(f"{owner} has it", leaves_pod=True)
 

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Notifies of what was decided about a worker: logs, metrics, listeners, and Airflow's callbacks."""
+"""Notifies of decisions about workers: logs, metrics, listeners, and Airflow's callbacks."""
 
 from __future__ import annotations
 

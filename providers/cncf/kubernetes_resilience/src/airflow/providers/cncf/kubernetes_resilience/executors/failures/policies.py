@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The retry policies in force: the configured file, read again when it changes, or what is built in."""
+"""The retry policies in force: those of the configured file, read again at each change, or built-in ones."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class _Taken(NamedTuple):
 
 @define(kw_only=True, eq=False, repr=False, slots=False)
 class Reports:
-    """Remembers the reports that change a task instance until its row shows that."""
+    """Remembers reports until the row of the task instance shows them."""
 
     _slots: Slots
     """Where they are made again."""
@@ -94,7 +94,7 @@ class Reports:
 
 
 def _has_changed_nothing(before: str | None, now: str | None) -> bool:
-    """Return whether a task instance still waits for the report, also if it was cleared while it ran."""
+    """Return whether a task instance, perhaps cleared while it ran, still waits for the report."""
     was_cleared = before == TaskInstanceState.RUNNING and now == TaskInstanceState.RESTARTING
     return now == before or was_cleared
 

@@ -89,7 +89,7 @@ def _find_end_of_what_lasts(facts: PodFacts, overdue: Collection[Lasting]) -> En
 
 def note_deadlines(launch: Launch, now: float, limits: Limits, *, is_away: bool) -> None:
     """
-    Note since when a launch's pod is in states that are its end if they last.
+    Note the deadlines of states that end a launch's pod if they last.
 
     Other changes of the pod do not postpone the deadlines. Deadlines are counted from the first sight of a
     state: times in the pod's status are of other clocks.
@@ -136,7 +136,7 @@ def _seconds_since_end(pod: PodFacts | None, now: datetime) -> float:
 
 
 def _find_lasting(facts: PodFacts | None, limits: Limits) -> Iterator[tuple[Lasting, float]]:
-    """Name the states that count as an end if they last, with the seconds for which they have to."""
+    """Name the states that end a launch if they last, with the necessary seconds."""
     if facts is None:
         return
     if facts.has_lost_worker or facts.has_done_worker:

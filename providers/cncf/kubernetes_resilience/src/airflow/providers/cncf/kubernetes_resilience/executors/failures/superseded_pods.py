@@ -142,7 +142,7 @@ class SupersededPods:
     """
     Carries out what becomes of pods that are not the pod of a current launch. None of this changes a task.
 
-    Pods whose launch is not known here, or not followed any more, are kept until rows say whose they are.
+    Pods without a followed launch are kept until rows say whose they are.
     """
 
     _registry: LaunchRegistry

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-By what pods, launches and orphans are known: labels, annotations, UUIDs, host names, and their order. Pure.
+Identities of pods, launches and orphans: labels, annotations, UUIDs, host names, and their order. Pure.
 
 By default the host name that a worker reports is its pod's name, or begins with it; ``[core]
 hostname_callable`` may make it the pod's address, or anything else.
@@ -69,7 +69,7 @@ class Orphan:
     job_id: int
     """The dead scheduler's job."""
     former_id: str | None = None
-    """The UUID that its worker knows, if it was cleared while it ran and waits for the end of that worker."""
+    """The UUID that its worker knows, for a task instance that was cleared while it ran."""
     replaced_ids: frozenset[str] = frozenset()
     """The UUIDs that it had in this try before its worker was lost and it ran again."""
     scheduled_dttm: datetime | None = None

@@ -180,11 +180,12 @@ class Deletion:
     """Deletion of the pod of a superseded launch."""
 
     deadline: float
-    """Until when the next launch waits for that. Infinite while it is not known whether there is a pod."""
+    """End of the next launch's wait for the deletion. Infinite while it is not known whether there is a
+    pod."""
     command: Command | None = None
     """Asks for it, and is repeated if it is lost; None if nothing does."""
     unless_started: bool = False
-    """Whether the pod stays if it has started by the time that this is carried out."""
+    """Whether the pod stays if it has started before its deletion."""
     seen: PodRef | None = None
     """A pod that was seen while the create call of the launch has had no answer."""
     is_accepted: bool = False
@@ -268,8 +269,8 @@ class Launch:
     given_up: PodFailure | None = None
     """Its failure in the ledger, for a launch that was adopted later. Only the end of its worker changes it:
     the dead scheduler may have acted on it already."""
-    was_held: bool = False
-    """Whether an outage of the API server may have kept its pod from starting."""
+    was_delayed: bool = False
+    """Whether an outage of the API server, or a scheduling gate, may have kept its pod from starting."""
     has_survived: bool = False
     """Whether its pod was given up and has started all the same."""
     held_for: Dependency | None = None
@@ -303,7 +304,7 @@ class Launch:
         return self.facts is None or not self.facts.is_terminal
 
     def is_creation_due(self, now: float) -> bool:
-        """Return whether what follows a create call that has failed is due."""
+        """Return whether the next attempt after a failed create call is due."""
         attempt = self.creation.next_attempt if self.creation else None
         return attempt is not None and attempt.not_before <= now
 
@@ -323,7 +324,7 @@ class Launch:
         return self.deletion is not None and self.deletion.unless_started
 
     def gives_way_to(self, superseded: Launch) -> bool:
-        """Return whether it waits to replace that launch, which may take its place back."""
+        """Return whether it waits to replace that launch, and gives way if the pod of that launch starts."""
         return self.waiting is not None and self.waiting.is_another and self.ti_id == superseded.ti_id
 
     @property
@@ -333,7 +334,7 @@ class Launch:
 
     @property
     def last_seen(self) -> PodFacts:
-        """The last that was seen of its pod, if that has succeeded."""
+        """The last facts of its pod, which has succeeded."""
         if self.facts is None:
             raise AssertionError("a pod that has succeeded was seen")
         return self.facts

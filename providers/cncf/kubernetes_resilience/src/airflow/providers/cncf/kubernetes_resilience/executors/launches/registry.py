@@ -219,7 +219,7 @@ class LaunchRegistry:
         return launch
 
     def unsettled(self) -> list[Launch]:
-        """Return the launches whose worker had ended, and that were released before that was settled."""
+        """Return the launches that were released after the end of their worker, and before its settlement."""
         return list(self._unsettled.values())
 
     def found(self, launch: Launch, ref: PodRef) -> None:

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""A task's workload, as it is stored in case that it is launched again."""
+"""A task's workload, as it is stored for another launch."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ class QueuedTimeout:
 
     The scheduler revokes a task instance that is queued for longer than ``[scheduler] task_queued_timeout``,
     and fails it in the end. The official limit is meant for a pod that does not start. The timeout is not
-    meant for a launch that waits on purpose, for a pod that waits for its turn behind a scheduling gate, or
-    for an API server that is away: pods can be neither created nor scheduled then.
+    meant for a launch that waits on purpose, for a pod behind a scheduling gate, or for an outage of the API
+    server: pods can be neither created nor scheduled then.
     """
 
     _timeout: float
@@ -64,7 +64,7 @@ class QueuedTimeout:
         ti_ids = self._waiting_on_purpose(orphans) | self._gated()
         if is_away or self._was_away:
             for launch in self._registry.starting():
-                launch.was_held = True
+                launch.was_delayed = True
             ti_ids |= self._not_started()
         self._isolation.batch("hold-off", ti_ids, self._begin_anew)
         self._next, self._was_away = now + self._timeout / 3, is_away
@@ -96,7 +96,7 @@ class QueuedTimeout:
             since = datetime.now(UTC) - timedelta(seconds=self._gate_timeout)
             held = task_instances.read_scheduled_since(since, gated.keys(), session=session)
         for ti_id in held:
-            gated[ti_id].was_held = True
+            gated[ti_id].was_delayed = True
         return held
 
     def _not_started(self) -> set[str]:

@@ -29,7 +29,7 @@ class TaskInstanceRow(NamedTuple):
     queued_by_job_id: int | None
     """The job of the scheduler that has queued it."""
     hostname: str | None
-    """Where its worker runs, or where one ran that has deferred; empty or None before the first start."""
+    """Host of its worker, or of the worker that has deferred; empty or None before the first start."""
     scheduled_dttm: datetime | None = None
     """When Airflow has last scheduled it; None if that is not known."""
 
@@ -47,8 +47,8 @@ class TaskSnapshot(NamedTuple):
     row: TaskInstanceRow | None
     """The row with the UUID that the launch was made for; None if there is none any more."""
     restarting: TaskInstanceRow | None = None
-    """The row that it has, with another UUID, if it was cleared while it ran and waits for the end of its
-    worker."""
+    """The row with the new UUID of a task instance that was cleared while it ran, and waits for the end of
+    its worker."""
 
     @property
     def owner(self) -> int | None:

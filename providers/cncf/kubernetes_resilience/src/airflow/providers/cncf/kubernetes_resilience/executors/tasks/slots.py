@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The executor's slots in Airflow: which task instances have one, and what is reported of them."""
+"""The executor's slots in Airflow, and the reports about the task instances in them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Slots:
         self._executor.running.discard(key)
 
     def retract(self, key: TaskInstanceKey) -> None:
-        """Like :meth:`free`, and do not report that it was queued, if that has not been read yet."""
+        """Like :meth:`free`, and withdraw the unread report that the task instance was queued."""
         self.free(key)
         if self._executor.event_buffer.get(key) == (
             TaskInstanceState.QUEUED,
@@ -72,7 +72,7 @@ class Slots:
         self._executor.fail(key, why)
 
     def report(self, key: TaskInstanceKey, state: str, info: str | None) -> None:
-        """Report the state of a task instance, which keeps its slot until that is freed."""
+        """Report the state of a task instance. Its slot is freed separately."""
         self._executor.change_state(key, TaskInstanceState(state), info, remove_running=False)
 
     def report_again(self, key: TaskInstanceKey, event: tuple[Any, Any]) -> None:

@@ -195,8 +195,8 @@ def run_again(new_ids: Mapping[str, str], *, session: Session) -> None:
     A worker knows its task instance by the UUID, and its token is good for that one only. So whatever the
     worker before still reports about its run, it is about a task instance that does not exist.
 
-    The rows stay this scheduler's, and keep what their next start depends on: the deferral that a worker
-    has resumed, and the time since which a sensor has been rescheduled.
+    The rows stay this scheduler's, and keep what their next start depends on: the deferral that a worker has
+    resumed, and the start of a rescheduled sensor's wait.
 
     :param new_ids: by the present UUIDs; the rows are locked
     :raises TaskInstanceChangedError: if one does not run any more

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Says whether a pod has failed, and which container decided that.
+Finds the failure of a pod, and the container that decided.
 
 The meaning of the failure is found by :mod:`.classify`.
 
@@ -50,7 +50,7 @@ DELETION_OVERDUE = "DeletionOverdue"
 """Our reason for a pod whose deletion did not happen within its grace period."""
 
 SILENT_EXIT = "ExitedWithoutStarting"
-"""Our reason for a pod that succeeded, but whose worker never reported that the task had started."""
+"""Our reason for a pod that succeeded without a report of its worker's start."""
 
 UNREPORTED_END = "EndedWithoutReport"
 """Our reason for a pod that succeeded, but whose worker never reported how its task had ended."""
@@ -294,7 +294,7 @@ def _ended(facts: PodFacts, *, gone: bool) -> PodFailure:
         reason=_first(facts.reason, _reason(disruption), deletion, _reason(container), facts.phase),
         facts=facts,
         container=container,
-        # A pod that had ended when it was last seen was deleted afterwards, which is not why it ended.
+        # The deletion of a pod after its end is not the reason of the end.
         has_vanished=gone and not is_over,
         alive=not gone and not is_over,
         lingers=not gone and is_over and not facts.is_terminal,

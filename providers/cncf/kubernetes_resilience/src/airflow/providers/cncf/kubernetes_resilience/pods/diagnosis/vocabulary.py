@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The known words of Kubernetes for pods that fail, and what the table of causes classifies them as.
+The known words of Kubernetes for pods that fail, and their classes in the table of causes.
 
 The words are for warnings only: runtimes, virtual kubelets and controllers may have words of their own.
 """

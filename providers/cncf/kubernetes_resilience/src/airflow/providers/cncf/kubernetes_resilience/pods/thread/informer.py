@@ -119,9 +119,8 @@ class Reconnects:
     """
     Failures of one connection that is made again and again.
 
-    Logs one warning when the connection breaks, one more if it fails with another status or is refused for
-    another reason, and one line when it is back. A line for each attempt would bury the rest of the log just
-    when it is needed.
+    Logs one warning at the loss of the connection, one more for each other status or reason, and one line at
+    its return. A line for each attempt would bury the rest of the log just when it is needed.
 
     :param subject: the subject of the log lines
     """

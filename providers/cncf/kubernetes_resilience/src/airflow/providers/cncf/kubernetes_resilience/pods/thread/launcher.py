@@ -132,8 +132,8 @@ class Launcher:
         """
         Cancel the create call of a launch, if it has not been sent; emits :class:`PodNotCreated` then.
 
-        The call may wait for a slot, or until a pause that the API server has asked for is over. If it was
-        sent after that of the launch which replaces it, one try would have two pods.
+        The call may wait for a slot, or until a pause that the API server has asked for is over. A call after
+        the call of the launch's replacement would give one try two pods.
         """
         if self._unsent.pop(launch_id, 0):
             self._emit(PodNotCreated(launch_id, CreationCancelledError("cancelled before it was sent")))

@@ -10,9 +10,9 @@ with Airflow 3.1.8, 3.2.2 and 3.3.2:
 * It is the supervisor, which runs none of the task's code. What it does not catch is printed last, and ends
   the container with 1. Its first request to Airflow's API server makes the task instance ``running``.
 * From 3.2 on the exception is one line of JSON that is longer than the kubelet's 2048 bytes. Airflow's own
-  frames come first and are cut off. What is left of a failed connection are the frames of httpx and httpcore,
-  through which the supervisor talks to nobody else at that time. Of a failed answer Airflow's frames are
-  left, but not the status; only 5xx is repeated until tenacity raises it again (``reraise``).
+  frames come first and are cut off. The frames of httpx and httpcore are left of a failed connection: at that
+  time the supervisor talks to nobody else through them. Of a failed answer Airflow's frames are left, but not
+  the status; only 5xx is repeated until tenacity raises it again (``reraise``).
 * 3.1 prints Python's own traceback, which has Airflow's frames and the status, unless the answer was JSON.
   Such a 5xx stays a failed worker: nothing that is left tells it from 4xx.
 * The bundle is loaded, and the DAG file imported, in the supervisor's child, when the task is ``running``.
@@ -20,8 +20,8 @@ with Airflow 3.1.8, 3.2.2 and 3.3.2:
   row for a bundle that cannot be loaded. An exception of the task's own code ends in the same way. So an
   import that fails here is one of the image or the deployment: Airflow, its settings, a secrets backend.
 
-All that holds before the task began. If the supervisor ends like that afterwards, what became of the task is
-not known, so the rows are about launch failures only.
+All that holds before the task began. After that, such an end of the supervisor does not tell the end of the
+task, so the rows are about launch failures only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Rows about the container that decides, for all that is known of its pod."""
+"""Rows about the container that decides, whatever else is known of its pod."""
 
 from __future__ import annotations
 
