@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of the ledger, and the history of a try that these are. Pure; :mod:`.ledger` keeps the rows."""
+"""Entries of the ledger, and histories of tries. Pure: :mod:`.ledger` reads and writes the rows."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from airflow import settings
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
+from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Release,
     Settled,
@@ -65,18 +65,19 @@ def test_a_failure_that_cannot_be_stored_keeps_no_other_launch(harness, not_laun
     assert (held(harness, not_launched), reported(harness)) == ([], {0: "failed", 3: "failed"})
 
 
-@pytest.mark.parametrize("odd", [1, 2])
+@pytest.mark.parametrize("odd", [0, 1, 2, 3])
 def test_one_that_cannot_be_released_keeps_no_other(harness, not_launched, monkeypatch, odd):
-    cancel = PodDeletion.cancel
+    retract = Actions._retract
 
     def fail(self, key):
         if key.map_index == odd:
             raise RuntimeError("a bug")
-        cancel(self, key)
+        retract(self, key)
 
-    monkeypatch.setattr(PodDeletion, "cancel", fail)
+    monkeypatch.setattr(Actions, "_retract", fail)
     harness.executor.heartbeat()
-    assert (held(harness, not_launched), reported(harness)) == ([odd], {0: "failed"})
+    assert held(harness, not_launched) == [odd]
+    assert reported(harness) == ({} if odd == 0 else {0: "failed"})
     for _ in range(isolation.ATTEMPTS):
         harness.wait(isolation.RETRY_BACKOFF.maximum)
     assert held(harness, not_launched) == []

@@ -4,14 +4,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow_resilience import ledger
 
 from ...support import manifests as m
-from ...support.harness import database_away, lock, request_for
+from ...support.entries import lost
+from ...support.harness import OTHER_JOB, database_away, lock, request_for
 
 
 def test_a_row_that_somebody_has_locked_is_settled_later_and_once(harness, launched):
@@ -137,10 +142,11 @@ def test_tasks_are_taken_back_while_the_database_is_away(harness, queued_ti):
     assert harness.executor.running == set()
 
 
-def test_a_pod_is_not_launched_for_a_task_that_is_not_queued_any_more(harness, queued_ti):
+@pytest.mark.parametrize("values", [{"state": "failed"}, {"state": "queued", "queued_by_job_id": OTHER_JOB}])
+def test_a_pod_is_not_launched_for_a_task_that_is_not_queued_any_more(harness, queued_ti, values):
     ti = queued_ti()
     harness.queue(ti)
-    harness.set_state(ti, "failed")
+    harness.set_state(ti, **values)
     harness.executor.heartbeat()
     assert harness.runtime.take("create") == []
     assert not harness.occupied(ti)
@@ -150,14 +156,49 @@ def test_a_pod_is_not_launched_for_a_task_that_is_not_queued_any_more(harness, q
 @pytest.mark.parametrize(
     "values", [{"state": "scheduled"}, {"queued_by_job_id": None}, {"try_number": 2}], ids=str
 )
-def test_a_relaunch_is_dropped_if_the_task_was_taken_away_meanwhile(harness, queued_ti, values):
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_relaunch_is_dropped_if_the_task_was_taken_away_meanwhile(
+    harness, queued_ti, values, monkeypatch, is_read
+):
+    """Before its row is read, or between that and the lock."""
     ti = queued_ti()
     pod, key = harness.launch(ti), ti.key
     due = harness.parts.launch_queue.due
     harness.parts.launch_queue.due = list
     harness.observe(pod, m.evicted())
     harness.parts.launch_queue.due = due
-    harness.set_state(ti, values.pop("state", "queued"), **values)
+    lock_rows = task_instances.lock_rows
+
+    def change(*args, **options):
+        harness.set_state(ti, **{"state": "queued"} | values)
+        return lock_rows(*args, **options)
+
+    if is_read:
+        monkeypatch.setattr(task_instances, "lock_rows", change)
+    else:
+        harness.set_state(ti, **{"state": "queued"} | values)
+    harness.executor.sync()
     harness.executor.sync()
     assert harness.runtime.take("create") == []
     assert key not in harness.executor.running
+
+
+def test_a_launch_that_another_scheduler_has_postponed_waits_though_a_batch_is_repeated(
+    harness, queued_ti, monkeypatch
+):
+    waits, other = queued_ti("waits"), queued_ti("other")
+    entry = lost(ti_id=str(waits.id), due=datetime.now(UTC) + timedelta(minutes=1))
+    entry = replace(entry, decision=replace(entry.decision, delay=60.0))
+    ledger.record([(waits.key, entry)], session=harness.session)
+    harness.session.commit()
+    lock_rows, deadlocks = task_instances.lock_rows, [OperationalError("UPDATE", {}, Exception("a deadlock"))]
+
+    def fail_once(*args, **options):
+        if deadlocks:
+            raise deadlocks.pop()
+        return lock_rows(*args, **options)
+
+    monkeypatch.setattr(task_instances, "lock_rows", fail_once)
+    harness.hand_over(waits, other)
+    (call,) = harness.runtime.take("create")
+    assert call[1]["metadata"]["annotations"]["dag_id"] == "other"

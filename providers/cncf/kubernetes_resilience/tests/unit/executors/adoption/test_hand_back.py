@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from airflow.providers.cncf.kubernetes_resilience.executors import reconciler
 
 from ....support import manifests as m
@@ -62,8 +64,9 @@ def test_the_slot_of_a_row_that_is_gone_is_freed(queued_ti, successor, session):
     assert not heir.occupied(ti)
 
 
-def test_it_does_not_wait_until_other_pods_are_built(queued_ti, successor, monkeypatch):
-    monkeypatch.setattr(reconciler, "BUILD_BUDGET", -1.0)
+@pytest.mark.parametrize(("limit", "value"), [("BUILD_BUDGET", -1.0), ("LAUNCH_BATCH", 1)])
+def test_it_does_not_wait_until_other_pods_are_built(queued_ti, successor, monkeypatch, limit, value):
+    monkeypatch.setattr(reconciler, limit, value)
     others, ti = queued_ti("others", mapped=3), queued_ti("orphan")
     heir = successor()
     for other in others:

@@ -470,6 +470,15 @@ class TestGivenUpForGood:
         heir.requeue(ti)
         assert self.has_failed(heir, ti)
 
+    @pytest.mark.parametrize("state", ["failed", "deferred"])
+    def test_its_deletion_is_not_asked_for_again_if_nobody_wants_the_report(self, failing, state):
+        harness, ti, pod = failing
+        harness.runtime.take("delete")
+        harness.set_state(ti, state)
+        harness.accepted(pod.ref)
+        assert harness.runtime.take("delete") == []
+        assert (harness.events(), harness.occupied(ti)) == ({}, False)
+
     @pytest.mark.parametrize("step", ["settle", "act"])
     def test_one_that_cannot_be_handled_has_failed_no_sooner(self, start, queued_ti, monkeypatch, step):
         harness = start(**CONFIG)

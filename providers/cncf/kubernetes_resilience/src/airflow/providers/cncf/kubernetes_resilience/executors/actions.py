@@ -76,7 +76,7 @@ class Actions(LoggingMixin):
     _event_filter: StaleEventFilter
     _create_retries: CreateRetries
     _launch_queue: LaunchQueue
-    """Takes relaunches, and reports failures once no pod can start any more."""
+    """Builds pods, takes relaunches, and holds back the report of a failure while a pod may start."""
     _superseded_pods: SupersededPods
     """Take pods whose failure another scheduler may count."""
     _running_workers: RunningWorkers
@@ -95,7 +95,7 @@ class Actions(LoggingMixin):
         launch, outcome = settled.launch, settled.outcome
         match outcome:
             case Step():
-                self._go_on(launch, outcome)
+                self._go_on(launch, outcome, settled.situation)
             case Build(earlier):
                 if why := self._launch_queue.build(launch, earlier):
                     self._fail(launch, why, not_built(why))
@@ -194,16 +194,17 @@ class Actions(LoggingMixin):
 
     # ------------------------------------------------------------------ launches that have not
 
-    def _go_on(self, launch: Launch, step: Step) -> None:
+    def _go_on(self, launch: Launch, step: Step, situation: Situation) -> None:
         match step:
             case Step.HAND_BACK:
                 self.log.info("%s is handed back to the scheduler, to be queued in the same try", launch.key)
                 self._retract(launch.key)
             case Step.CANCEL:
+                if launch.waiting and situation is Situation.UNCHECKED:
+                    self._deletion.revoke_given_up(launch.key)
                 self._cancel(launch)
             case Step.FOLLOW:
-                self._cancel(launch, runs=True)
-                self._running_workers.follow([launch.key])
+                self._follow(launch)
             case Step.REPLACE:
                 self._replace(launch)
             case Step.RELABEL:
@@ -217,16 +218,16 @@ class Actions(LoggingMixin):
             case _:
                 assert_never(step)
 
-    def _cancel(self, launch: Launch, *, runs: bool = False) -> None:
-        """
-        Free the slot of an unwanted launch, and delete its pod unless the pod has started.
+    def _follow(self, launch: Launch) -> None:
+        """Follow the worker that runs the task of a launch, and free the slot if that has no budget."""
+        self._running_workers.follow([launch.key])
+        if self._registry.is_current(launch):
+            self._cancel(launch)
 
-        :param runs: whether its task runs in another pod, which may have been given up
-        """
+    def _cancel(self, launch: Launch) -> None:
+        """Free the slot of an unwanted launch, and delete its pod unless the pod has started."""
         if launch.ref is None:
             self.log.info("%s was cleared, marked or deleted, or goes on; it is not launched", launch.key)
-            if launch.waiting and not runs:
-                self._deletion.revoke_given_up(launch.key)
             self._retract(launch.key)
         else:
             self.log.info("%s was cleared, marked or deleted; its unstarted pod is deleted", launch.key)
@@ -251,11 +252,11 @@ class Actions(LoggingMixin):
         """Report what is known of a launch whose outcome could not be acted on."""
         launch, outcome = settled.launch, settled.outcome
         match outcome:
-            case Step.CANCEL | Step.FOLLOW | Step.HAND_BACK | Fail() | Keep() | Release(leaves_pod=True):
+            case Step.CANCEL | Step.FOLLOW | Keep() | Release(leaves_pod=True):
                 # A pod that never starts, or is not cleaned up, stays until this scheduler ends.
                 self._release_settled(launch)
                 return
-            case Step() | Build():
+            case Step() | Build() | Fail():
                 self.cannot_settle(Asked(launch, settled.situation), error)
                 return
             case Decided(entry) if entry.phase is Phase.LAUNCH:
@@ -290,9 +291,8 @@ class Actions(LoggingMixin):
         task may fail: Airflow's own timeouts end the task if it does not run.
         """
         if self._isolation.run("give-up", self._is_queued, launch):
-            self._fail(launch, _unhandled(error), _not_handled(error))
-        else:
-            self._release(launch)
+            self._isolation.run("give-up", self._fail, launch, _unhandled(error), _not_handled(error))
+        self._release(launch)
 
     def _is_queued(self, launch: Launch) -> bool:
         """Return whether a task instance still waits for its launch: no worker runs it."""

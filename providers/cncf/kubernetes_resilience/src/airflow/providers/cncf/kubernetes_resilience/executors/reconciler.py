@@ -91,7 +91,7 @@ class Reconciler:
     _actions: Actions
     """Do what follows."""
     _launch_queue: LaunchQueue
-    """Asks for the pods of launches that are due."""
+    """Says which launches are due."""
     _isolation: Isolation
     _job_id: int | None
     _token_validity: float
@@ -157,15 +157,18 @@ class Reconciler:
             name=_key,
             give_up=self._actions.cannot_settle,
         )
-        began, is_late = self._clock(), False
+        spent = 0.0
         for item in sorted(settled, key=_order):
-            is_built = isinstance(item.outcome, Build)
-            if is_built and is_late:
-                continue
-            step = "build" if is_built else "act"
-            self._isolation.alone(step, item, self._actions.act, name=_key, give_up=self._actions.cannot_act)
-            is_late |= is_built and self._clock() - began > BUILD_BUDGET
-        return is_late or len(due) > LAUNCH_BATCH
+            if not isinstance(item.outcome, Build):
+                self._act("act", item)
+            elif spent <= BUILD_BUDGET:
+                began = self._clock()
+                self._act("build", item)
+                spent += self._clock() - began
+        return spent > BUILD_BUDGET or len(due) > LAUNCH_BATCH
+
+    def _act(self, step: str, item: Settled) -> None:
+        self._isolation.alone(step, item, self._actions.act, name=_key, give_up=self._actions.cannot_act)
 
     def _reconcile(self, asked: Sequence[Asked]) -> None:
         # Some may have been launched, or released, since the batch before.
@@ -174,7 +177,7 @@ class Reconciler:
             "settle", asked, self.settle, name=_key, give_up=self._actions.cannot_settle
         )
         for item in settled:
-            self._isolation.alone("act", item, self._actions.act, name=_key, give_up=self._actions.cannot_act)
+            self._act("act", item)
         for launch, _ in asked:
             self._unchecked.pop(launch, None)
         if any(item.situation is Situation.ENDED for item in settled):
@@ -182,8 +185,8 @@ class Reconciler:
 
     def settle(self, asked: Sequence[Asked]) -> list[Settled]:
         """
-        Settle launches that can be settled now; those with a row that another transaction has locked are
-        skipped.
+        Settle launches that can be settled now. A row that has to be written, and that another transaction
+        has locked, waits.
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer, or refuses one of them;
             nothing is settled then
@@ -260,7 +263,7 @@ class Reconciler:
                 [
                     *self._registry.in_state(LaunchState.PENDING),
                     # A new launch is looked at when it is due.
-                    *(launch for launch in waiting if launch.waiting and launch.waiting.is_relaunch),
+                    *(launch for launch in waiting if launch.is_relaunch),
                     *self._registry.in_state(LaunchState.HELD),
                 ]
             )
@@ -286,7 +289,7 @@ def _find_due(asked: Sequence[Asked]) -> list[Launch]:
 
 
 def _order(settled: Settled) -> int:
-    """Return the place of an act among others: first come those without the database, then pods."""
+    """Return the place of an act: first come acts without the database, and last reports, which write."""
     match settled.outcome:
         case Step.FOLLOW:
             return 1

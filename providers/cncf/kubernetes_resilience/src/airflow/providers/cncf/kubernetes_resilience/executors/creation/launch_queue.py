@@ -101,14 +101,13 @@ class LaunchQueue:
         self._registry.make_current(Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting))
 
     def due(self) -> list[Launch]:
-        """Return the launches that are due. Those of other schedulers' task instances come first."""
+        """Return the launches that are due. Task instances without a job come first: they take no time."""
         now = self._clock()
         due = [
             launch
             for launch in self._registry.in_state(LaunchState.WAITING)
             if launch.waiting and self._is_due(launch.key, launch.waiting, now)
         ]
-        # The return of a task instance takes no time, and is committed when the rows are read.
         return sorted(due, key=lambda launch: not launch.is_handed_back)
 
     def _is_due(self, key: TaskInstanceKey, waiting: Waiting, now: float) -> bool:
@@ -123,14 +122,15 @@ class LaunchQueue:
         """
         Postpone a launch until the time in the ledger; return whether the launch has to wait.
 
-        Another scheduler has decided on this relaunch, and has died or handed the task instance over.
+        Another scheduler has decided on this relaunch, and has died or handed the task instance over. The
+        transaction may fail and be repeated, which changes nothing.
         """
         decided, waiting = earlier.decided(launch.ti_id), launch.waiting
-        if waiting is None or waiting.job is None or waiting.is_relaunch or decided is None:
+        if waiting is None or waiting.job is None or decided is None:
             return False
-        waiting.is_relaunch = True
-        waiting.not_before = self._clock() + (seconds := _seconds_until(decided))
-        return seconds > 0
+        if not waiting.is_relaunch:
+            waiting.is_relaunch, waiting.not_before = True, self._clock() + _seconds_until(decided)
+        return waiting.not_before > self._clock()
 
     def build(self, launch: Launch, earlier: EarlierFailures) -> str | None:
         """

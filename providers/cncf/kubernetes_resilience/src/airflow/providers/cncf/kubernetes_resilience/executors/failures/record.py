@@ -123,7 +123,7 @@ class _New(NamedTuple):
 
 @define(kw_only=True, eq=False, repr=False, slots=False)
 class Recorder:
-    """Decides about failures, and writes the decisions down."""
+    """Decides about failures, and writes the decisions and their reports down."""
 
     _policies: RetryPolicies
     """The retry policies in force, with the infrastructure budget."""
@@ -210,7 +210,8 @@ class Recorder:
         """
         Record what becomes of launches that are due; return what can be acted on now.
 
-        A replacement has all of the time that Airflow gives a pod to start.
+        A relaunch has all of the time that Airflow gives a pod to start. A row is judged again if its lock
+        shows another state, or if another transaction has locked a row that has to be written.
         """
         launches = {item.launch.ti_id: item.launch for item in settled}
         failed = {
@@ -231,7 +232,7 @@ class Recorder:
         task_instances.reschedule(own & handed_back, session=session)
         undelivered = {launches[ti_id].key: entry for ti_id, entry in failed.items() if ti_id in own}
         task_instances.write_failed(undelivered, TaskInstanceState.QUEUED, session=session)
-        is_left = {*failed, *handed_back} - own
+        is_left = ({*failed, *handed_back} | (relaunched & locked.keys())) - own
         return [item for item in settled if item.launch.ti_id not in is_left]
 
     def record_revoked(self, launch: Launch) -> None:
