@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow_resilience import ledger
 
@@ -181,6 +182,17 @@ def test_a_relaunch_is_dropped_if_the_task_was_taken_away_meanwhile(
     harness.executor.sync()
     assert harness.runtime.take("create") == []
     assert key not in harness.executor.running
+
+
+def test_a_worker_is_followed_although_the_database_was_away_when_it_was_noticed(start, queued_ti):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.set_state(ti, "running", hostname="another-pod")
+    with database_away(RunningWorkers, "_find_running"):
+        harness.executor.heartbeat()
+    harness.wait(2)
+    assert harness.registry.adopting_of(ti.key)
 
 
 def test_a_launch_that_another_scheduler_has_postponed_waits_though_a_batch_is_repeated(

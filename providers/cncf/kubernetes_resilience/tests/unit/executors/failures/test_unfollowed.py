@@ -7,14 +7,22 @@ from __future__ import annotations
 import pytest
 from kubernetes.client import models as k8s
 
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    DELETION_TIMEOUT,
+    UNKNOWN_VERSION,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodNotCreated
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
-from ....support.harness import database_away, statements
+from ....support.cluster import Pod
+from ....support.harness import OTHER_JOB, database_away, statements
 from .test_executions import BUDGET, failed_launches, find_pods, heartbeat_timeout, losses, present
 
 
@@ -58,6 +66,36 @@ def evicted(harness, ti):
     second = harness.created()
     harness.begin(ti, first)
     return first, second
+
+
+@pytest.mark.parametrize("goes_on", ["with another scheduler", "with its next phase"])
+def test_a_task_that_runs_in_the_pod_of_an_unanswered_create_call_is_not_deleted(harness, queued_ti, goes_on):
+    """Its worker has reported an address, and the search for its pod comes to no end."""
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.evicted())
+    harness.vanish(first)
+    harness.wait(1)
+    launch_id, body = harness.create_call()
+    pod = harness.cluster.add(Pod(body))
+    pod.become(m.alive())
+    pod.manifest["status"]["podIP"] = address = "10.9.8.7"
+    harness.send(PodNotCreated(launch_id, ConnectionFailedError("reset")))
+    harness.set_state(ti, "running", hostname=address)
+    harness.runtime.take("delete")
+    harness.wait(20)
+    assert harness.runtime.take("look_for") == [(pod.ref.namespace, pod.ref.name, launch_id)]
+    if goes_on == "with another scheduler":
+        harness.set_state(ti, "running", queued_by_job_id=OTHER_JOB)
+    else:
+        harness.set_state(ti, "deferred")
+        harness.requeue(ti)
+    harness.send(PodCreated(launch_id, pod.facts()))
+    for _ in range(3):
+        find_pods(harness)
+        harness.wait(20)
+    deletions = harness.runtime.take("delete")
+    assert deletions == [(pod.ref, UNKNOWN_VERSION, harness.label)] * len(deletions), "unless it has started"
 
 
 @pytest.mark.parametrize("begins", [given_up, evicted])

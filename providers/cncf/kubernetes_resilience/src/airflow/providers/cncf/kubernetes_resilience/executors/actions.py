@@ -256,7 +256,11 @@ class Actions(LoggingMixin):
                 # A pod that never starts, or is not cleaned up, stays until this scheduler ends.
                 self._release_settled(launch)
                 return
-            case Step() | Build() | Fail():
+            case Fail(why, context):
+                self._isolation.run("give-up", self._fail, launch, why, context)
+                self._release_settled(launch)
+                return
+            case Step() | Build():
                 self.cannot_settle(Asked(launch, settled.situation), error)
                 return
             case Decided(entry) if entry.phase is Phase.LAUNCH:

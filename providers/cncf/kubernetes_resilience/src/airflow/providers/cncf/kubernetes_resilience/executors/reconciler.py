@@ -185,8 +185,7 @@ class Reconciler:
 
     def settle(self, asked: Sequence[Asked]) -> list[Settled]:
         """
-        Settle launches that can be settled now. A row that has to be written, and that another transaction
-        has locked, waits.
+        Settle launches that can be settled now. A decision waits if another transaction has locked the row.
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer, or refuses one of them;
             nothing is settled then

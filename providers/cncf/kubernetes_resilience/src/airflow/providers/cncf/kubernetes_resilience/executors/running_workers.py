@@ -65,7 +65,7 @@ class RunningWorkers:
                 )  # its kubelet does not even say that it starts
                 continue
             log.info("%s has started in %s, which nobody follows", orphan.key, orphan.hostname)
-            if launch:
+            if launch and launch.ref:  # else the task may run in the pod of its create call
                 self._registry.release(orphan.key)
                 self._deletion.revoke(launch)  # its worker cannot start the task any more
             self._adopter.take([orphan])

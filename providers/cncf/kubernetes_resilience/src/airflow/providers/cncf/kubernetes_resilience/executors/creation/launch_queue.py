@@ -101,7 +101,7 @@ class LaunchQueue:
         self._registry.make_current(Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting))
 
     def due(self) -> list[Launch]:
-        """Return the launches that are due. Task instances without a job come first: they take no time."""
+        """Return the launches that are due. Those that are handed back come first: they take no time."""
         now = self._clock()
         due = [
             launch

@@ -211,7 +211,7 @@ class Recorder:
         Record what becomes of launches that are due; return what can be acted on now.
 
         A relaunch has all of the time that Airflow gives a pod to start. A row is judged again if its lock
-        shows another state, or if another transaction has locked a row that has to be written.
+        shows another state, or if another transaction has locked the row of a failure or a hand-back.
         """
         launches = {item.launch.ti_id: item.launch for item in settled}
         failed = {
